@@ -1,0 +1,120 @@
+"""Every exception that crdtmem raises on purpose.
+
+* CrdtmemError
+    * InvalidArgumentError: a bad argument; nothing was read or written
+    * ConfigError: a setting that cannot be used; names the setting and its source
+        * UntrustedConfigError: a repository's file sets what only the user may
+    * SlotError: the slot refused a read or a write; nothing was written
+        * SlotNotFoundError: no live slot of this label
+        * SlotExistsError: the label is taken in that scope
+        * SlotRefusedError: the slot is read-only or append-only
+        * SlotQuarantinedError: a record of the slot is damaged
+        * SizeLimitError: the text would be longer than the slot allows
+        * ConflictError: the slot has changed since the caller read it
+        * RevNotKeptError: the text of that rev is no longer kept
+        * EditError: the text to be replaced is missing or ambiguous
+        * RequestIdReusedError: the request id names another call
+        * ImportRefusedError: a strict import found a bad record
+    * HistoryError: a kept write cannot be undone; nothing was written
+        * HistoryNotFoundError: no such history entry
+    * StoreError: the local store could not do its part
+        * StoreBusyError: the write lock was not had in time
+        * StoreClosedError: the handle has been closed
+        * StoreReadOnlyError: the handle may not write
+        * StoreNotFoundError: there is no store, and none was to be made
+        * StoreFullError: the disk is full
+        * StoreCorruptError: the file is damaged or no store
+        * SchemaTooNewError: a newer crdtmem has written the store
+        * NetworkFilesystemError: SQLite's locks cannot be trusted there
+        * PermissionDeniedError: the system, or its owner's modes, forbid it
+    * DocError: a document does not hold what its records say (a bug or damage)
+    * SyncError: the relay, or the way to it, could not do its part
+    * ProtocolError: a message breaks the wire protocol
+        * LocalProtocolError: this side would have sent it (a bug here)
+        * RecordMalformedError: a record's header breaks a rule
+        * RemoteProtocolError: the peer sent it (close the connection)
+        * UpdateRejectedError: a Yjs update breaks a rule; pycrdt never saw it
+
+A leaf joins the tree together with the code that raises it. It takes its values as
+keyword-only arguments, builds its sentence from them and passes them on as details.
+"""
+
+from crdtmem.errors.protocol import (
+    LocalProtocolError,
+    ProtocolError,
+    RecordMalformedError,
+    RemoteProtocolError,
+    UpdateRejectedError,
+)
+from crdtmem.errors.slots import (
+    ConflictError,
+    EditError,
+    HistoryError,
+    HistoryNotFoundError,
+    ImportRefusedError,
+    RequestIdReusedError,
+    RevNotKeptError,
+    SizeLimitError,
+    SlotError,
+    SlotExistsError,
+    SlotNotFoundError,
+    SlotQuarantinedError,
+    SlotRefusedError,
+)
+from crdtmem.errors.store import (
+    NetworkFilesystemError,
+    PermissionDeniedError,
+    SchemaTooNewError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreNotFoundError,
+    StoreReadOnlyError,
+)
+from crdtmem.errors.tree import (
+    ConfigError,
+    CrdtmemError,
+    DocError,
+    InvalidArgumentError,
+    SyncError,
+    UntrustedConfigError,
+)
+
+__all__ = [
+    "ConfigError",
+    "ConflictError",
+    "CrdtmemError",
+    "DocError",
+    "EditError",
+    "HistoryError",
+    "HistoryNotFoundError",
+    "ImportRefusedError",
+    "InvalidArgumentError",
+    "LocalProtocolError",
+    "NetworkFilesystemError",
+    "PermissionDeniedError",
+    "ProtocolError",
+    "RecordMalformedError",
+    "RemoteProtocolError",
+    "RequestIdReusedError",
+    "RevNotKeptError",
+    "SchemaTooNewError",
+    "SizeLimitError",
+    "SlotError",
+    "SlotExistsError",
+    "SlotNotFoundError",
+    "SlotQuarantinedError",
+    "SlotRefusedError",
+    "StoreBusyError",
+    "StoreClosedError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreFullError",
+    "StoreNotFoundError",
+    "StoreReadOnlyError",
+    "SyncError",
+    "UntrustedConfigError",
+    "UpdateRejectedError",
+]

@@ -1,0 +1,259 @@
+"""A slot's document: its text file, its settings, and the updates that change them.
+
+The only module that touches a pycrdt Doc of a slot. Three habits of pycrdt shape it:
+every index and length counts UTF-8 bytes, so positions are converted here and nowhere
+else; integers of a Map come back as floats; and one transaction that raises keeps what
+it had done so far, so a SlotDoc that raised is spent.
+
+The text is held as a string beside the document. Own writes know their change, and
+observing the text instead would cost hundreds of microseconds on a long one.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from crdtmem.doc.delta import Delta, apply_delta, delta_of_event, is_whole_lines
+from crdtmem.doc.guard import doc_errors
+from crdtmem.doc.text_form import bytes_of
+from crdtmem.errors import DocError, UpdateRejectedError
+from crdtmem.protocol.records import DocKind, genesis_client_id
+from crdtmem.updates import Scan, read_state_vector, scan, scan_genesis
+
+if TYPE_CHECKING:
+    from pycrdt import TextEvent, TransactionEvent
+
+__all__ = ["SlotDoc", "genesis_id_of", "genesis_update"]
+
+
+def genesis_update(client_id: int, file: str) -> bytes:
+    """Return the update that gives an empty doc its first text, whoever makes it."""
+    # pycrdt is loaded with the first document: it takes several times as long as
+    # starting Python, and who only reads never needs one.
+    from pycrdt import Doc, Text  # noqa: PLC0415 - see above
+
+    with doc_errors("make a first text"):
+        doc: Doc[Text] = Doc(client_id=client_id)
+        doc["content"] = Text(file)
+        return bytes(doc.get_update())
+
+
+def genesis_id_of(update: bytes, *, namespace: str, label: str) -> int:
+    """Return the client id of a first text, which its slot and its words give.
+
+    Raises:
+        UpdateRejectedError: If it is no first text, or written under another id.
+
+    """
+    found, text = scan_genesis(update, state={})
+    client_id = genesis_client_id(namespace, DocKind.SLOT, label, text.encode())
+    if found != client_id:
+        reason = f"client {found} is not the one of this first text, {client_id}"
+        raise UpdateRejectedError(code="update-client", reason=reason, at_byte=0)
+    return client_id
+
+
+class SlotDoc:
+    """One slot's document in memory, at one place of its log.
+
+    1. ``file`` is the document's text, always.
+    2. ``clocks`` is its state vector, always: what came in was scanned against it.
+    3. Every local edit inserts and deletes whole lines.
+    4. After a DocError the object is spent.
+
+    Args:
+        client_id: The Yjs client id of local edits.
+
+    Attributes:
+        client_id: See above.
+        file: The text file: empty, or lines that end in a newline.
+        clocks: The state vector: next clock of each client id.
+
+    """
+
+    def __init__(self, client_id: int) -> None:
+        from pycrdt import Doc, Map, Text  # noqa: PLC0415 - see genesis_update
+
+        self.client_id = client_id
+        self.file = ""
+        self.clocks: dict[int, int] = {}
+        self._doc: Doc[Any] = Doc(client_id=client_id)
+        self._text: Text = self._doc.get("content", type=Text)
+        self._meta: Map[Any] = self._doc.get("meta", type=Map)
+
+    @classmethod
+    def load(cls, client_id: int, state: bytes) -> Self:
+        """Make a document from a squashed state; empty bytes are an empty document.
+
+        Raises:
+            UpdateRejectedError: If the scanner refuses the state.
+            DocError: If pycrdt does.
+
+        """
+        doc = cls(client_id)
+        if state:
+            scan(state, client_ids=None, state={}, snapshot=True)
+            with doc_errors("load a state"):
+                doc._doc.apply_update(state)
+                doc.file = str(doc._text)
+                doc.clocks = read_state_vector(doc._doc.get_state())
+        return doc
+
+    @property
+    def meta(self) -> dict[str, object]:
+        """The settings that were ever set, with integers as integers."""
+        with doc_errors("read the settings"):
+            values = dict(self._meta)
+        return {
+            key: int(value) if isinstance(value, float) else value
+            for key, value in values.items()
+        }
+
+    def edit(self, delta: Delta, meta: Mapping[str, object]) -> bytes:
+        """Change text and settings in one transaction and return its update.
+
+        Raises:
+            DocError: If the change is not of whole lines (nothing was changed), or if
+                pycrdt fails.
+
+        """
+        if not is_whole_lines(self.file, delta):
+            raise DocError("an edit would write a part of a line")
+        updates: list[bytes] = []
+        with doc_errors("make an edit"):
+            # The event's update, not get_update(state): that one carries the whole
+            # delete set of the document each time.
+            subscription = self._doc.observe(lambda event: _keep_update(event, updates))
+            try:
+                with self._doc.transaction():
+                    self._splice(delta)
+                    for key, value in meta.items():
+                        self._meta[key] = value
+            finally:
+                # An observed doc that is never unobserved is never freed.
+                self._doc.unobserve(subscription)
+        if len(updates) != 1:
+            raise DocError(f"an edit gave {len(updates)} updates")
+        self.file = apply_delta(self.file, delta)
+        self._advance(self._scanned(updates[0], self.client_id))
+        return updates[0]
+
+    def replay(self, update: bytes, delta: Delta, client_id: int) -> None:
+        """Apply a write of this store's own log, whose change is known.
+
+        Raises:
+            UpdateRejectedError: If the scanner refuses it.
+            DocError: If pycrdt does.
+
+        """
+        found = self._scanned(update, client_id)
+        # A repetition is skipped whole, as when it came: its deletes count for nothing.
+        if not found.is_known:
+            with doc_errors("apply a record"):
+                self._doc.apply_update(update)
+        self.file = apply_delta(self.file, delta)
+        self._advance(found)
+
+    def apply(self, update: bytes, client_id: int) -> Delta:
+        """Apply another replica's write and return what it changed here.
+
+        Raises:
+            UpdateRejectedError: If the scanner refuses it; nothing was applied.
+            DocError: If pycrdt fails.
+
+        """
+        found = self._scanned(update, client_id)
+        return () if found.is_known else self._observed(update, found)
+
+    def apply_genesis(self, update: bytes, *, namespace: str, label: str) -> Delta:
+        """Apply a first text and return what it changed here: nothing if it is known.
+
+        Raises:
+            UpdateRejectedError: If it is no first text, or its client id is not the
+                one that namespace, label and text give; nothing was applied.
+            DocError: If pycrdt fails.
+
+        """
+        client_id = genesis_id_of(update, namespace=namespace, label=label)
+        found = self._scanned(update, client_id)
+        return () if found.is_known else self._observed(update, found)
+
+    def state(self) -> bytes:
+        """Return the squashed state.
+
+        pycrdt leaves structs out that wait for others, so it is whole only because the
+        scanner lets nothing in that would have to wait.
+        """
+        with doc_errors("squash"):
+            return bytes(self._doc.get_update())
+
+    def check(self) -> None:
+        """Hold the document against what is believed of it.
+
+        Catches what a scanner cannot see, such as an insert inside an emoji: the text
+        by its length and by a reload of the squashed state, and the state vector.
+
+        Raises:
+            DocError: If anything differs.
+
+        """
+        with doc_errors("read the text"):
+            is_right = (
+                len(self._text) == bytes_of(self.file)
+                and str(self._text) == self.file
+                and read_state_vector(self._doc.get_state()) == self.clocks
+            )
+        if not is_right:
+            raise DocError("a document differs from what its records say")
+        again = SlotDoc.load(self.client_id, self.state())
+        if again.file != self.file or again.clocks != self.clocks:
+            raise DocError("a squashed document differs from its records")
+
+    def _splice(self, delta: Delta) -> None:
+        # From the back, so that earlier places stay what they are. The new text goes
+        # in front of the text it replaces: what others append behind that stays behind.
+        is_ascii = self.file.isascii()
+        for splice in reversed(delta):
+            start, end = splice.start_chars, splice.end_chars
+            if not is_ascii:
+                start_bytes = bytes_of(self.file[:start])
+                end = start_bytes + bytes_of(self.file[start:end])
+                start = start_bytes
+            if splice.insert:
+                self._text.insert(start, splice.insert)
+            if end > start:
+                shift = bytes_of(splice.insert)
+                del self._text[start + shift : end + shift]
+
+    def _scanned(self, update: bytes, client_id: int) -> Scan:
+        return scan(
+            update,
+            client_ids=frozenset((client_id,)),
+            state=self.clocks,
+            snapshot=False,
+        )
+
+    def _observed(self, update: bytes, found: Scan) -> Delta:
+        events: list[dict[str, object]] = []
+        with doc_errors("apply a record"):
+            subscription = self._text.observe(lambda event: _keep_delta(event, events))
+            try:
+                self._doc.apply_update(update)
+            finally:
+                self._text.unobserve(subscription)
+        delta = delta_of_event(self.file, events)
+        self.file = apply_delta(self.file, delta)
+        self._advance(found)
+        return delta
+
+    def _advance(self, found: Scan) -> None:
+        for client, (_, end) in found.clients.items():
+            self.clocks[client] = max(self.clocks.get(client, 0), end)
+
+
+def _keep_update(event: "TransactionEvent", updates: list[bytes]) -> None:
+    updates.append(bytes(event.update))
+
+
+def _keep_delta(event: "TextEvent", events: list[dict[str, object]]) -> None:
+    changes: list[dict[str, object]] = event.delta  # type: ignore[attr-defined] # pycrdt's stub leaves it out
+    events.extend(changes)

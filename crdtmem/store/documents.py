@@ -1,0 +1,186 @@
+"""Documents made from their checkpoint and their log; authors of their text.
+
+A doc is its squashed state with the rows after it applied in log order, one by one:
+many in one pycrdt transaction would be quadratic, and out of order could give another
+text.
+"""
+
+import json
+from functools import lru_cache
+
+import apsw
+
+from crdtmem.doc.blame import Author, Run, apply_to_runs, decode_runs, encode_runs
+from crdtmem.doc.delta import apply_delta, decode_delta
+from crdtmem.doc.slot_doc import SlotDoc, genesis_id_of
+from crdtmem.doc.trace import Trace
+from crdtmem.errors import DocError
+from crdtmem.protocol.records import client_id
+from crdtmem.store.log import (
+    Checkpoint,
+    forget_rows,
+    load_checkpoint,
+    log_of,
+    require_intact,
+    save_checkpoint,
+    targets_of,
+)
+from crdtmem.store.rows import EntryRow, LogRow
+
+__all__ = [
+    "blame_of",
+    "catch_up",
+    "load_doc",
+    "squash",
+    "trace_from",
+    "writer_id",
+]
+
+
+NO_REPLICA = b"crdtmem/genesis\0"
+"""Stands in a run for the author of a first text, whose client id is the time."""
+
+
+@lru_cache(maxsize=1_024)
+def writer_id(replica: bytes) -> int:
+    """Return the Yjs client id under which a replica writes."""
+    return client_id(replica, 0)
+
+
+def load_doc(
+    connection: apsw.Connection, doc: int, replica: bytes, *, until: int | None = None
+) -> SlotDoc:
+    """Make a document from its checkpoint and its rows, up to a step.
+
+    Raises:
+        DocError: If a row or the state is damaged.
+        UpdateRejectedError: If the scanner refuses one.
+
+    """
+    checkpoint = load_checkpoint(connection, doc)
+    document = SlotDoc.load(writer_id(replica), checkpoint.state)
+    if document.file != checkpoint.file:
+        raise DocError("the checkpoint's text differs from its state")
+    rows = log_of(connection, doc, after=checkpoint.lsn, until=until)
+    return catch_up(document, rows, checkpoint)
+
+
+def catch_up(document: SlotDoc, rows: list[LogRow], checkpoint: Checkpoint) -> SlotDoc:
+    """Apply logged rows to a document and return it.
+
+    Raises:
+        DocError: If a row is damaged.
+        UpdateRejectedError: If the scanner refuses one: what another process wrote is
+            no more trusted than what came by wire.
+
+    """
+    for row in rows:
+        require_intact(row)
+        delta = decode_delta(row.delta)
+        if row.is_genesis:
+            found = document.apply_genesis(
+                row.content, namespace=checkpoint.namespace, label=checkpoint.name
+            )
+            if found != delta:
+                raise DocError(f"record {row.lsn} changes another text")
+        else:
+            document.replay(row.content, delta, writer_id(row.replica))
+    return document
+
+
+def squash(connection: apsw.Connection, doc: int, replica: bytes, until: int) -> None:
+    """Move a doc's checkpoint forward to a step and forget the rows behind it.
+
+    Nothing is forgotten before the squashed state, loaded again, has given the same
+    text and state vector.
+
+    Raises:
+        DocError: If anything differs; nothing was changed.
+
+    """
+    checkpoint = load_checkpoint(connection, doc)
+    rows = log_of(connection, doc, after=checkpoint.lsn, until=until)
+    if not rows:
+        return
+    document = load_doc(connection, doc, replica, until=until)
+    document.check()
+    runs, genesis = _replayed(checkpoint, rows)
+    save_checkpoint(
+        connection,
+        doc,
+        checkpoint._replace(
+            state=document.state(),
+            lsn=rows[-1].lsn,
+            file=document.file,
+            blame=encode_runs(runs),
+            genesis=json.dumps(genesis),
+        ),
+    )
+    forget_rows(connection, doc, until=until)
+
+
+def blame_of(connection: apsw.Connection, doc: int) -> list[Run]:
+    """Return who wrote each part of a doc's present text, in text order."""
+    checkpoint = load_checkpoint(connection, doc)
+    rows = log_of(connection, doc, after=checkpoint.lsn)
+    runs, genesis = _replayed(checkpoint, rows)
+    return [_resolved(run, genesis) for run in runs]
+
+
+def trace_from(connection: apsw.Connection, doc: int, entry: EntryRow) -> Trace:
+    """Return the text before an entry's commit with all later writes replayed on it.
+
+    The rows from the entry on must still be kept.
+    """
+    rows = log_of(connection, doc, after=entry.first_lsn - 1)
+    kept = {row.lsn for row in rows}
+    trace = Trace(entry.file)
+    for row in rows:
+        require_intact(row)
+        targets = targets_of(row)
+        if targets is not None and not targets <= kept:
+            targets = None
+        trace.step(row.lsn, decode_delta(row.delta), targets)
+    return trace
+
+
+Genesis = dict[int, tuple[int, str, str]]
+"""Client id of a first text to its author: at_ms, replica in hex, lane."""
+
+
+def _replayed(checkpoint: Checkpoint, rows: list[LogRow]) -> tuple[list[Run], Genesis]:
+    """Return the runs after some rows, first texts still under their client ids.
+
+    Several replicas may write one first text under one id. Its author is the least of
+    them, by time and replica, as far as they are known; so it is looked up at the end.
+    """
+    runs = decode_runs(checkpoint.blame)
+    genesis: Genesis = {
+        int(key): (at_ms, replica, lane)
+        for key, (at_ms, replica, lane) in json.loads(checkpoint.genesis).items()
+    }
+    file = checkpoint.file
+    for row in rows:
+        delta = decode_delta(row.delta)
+        author = Author(row.lane, row.at_ms, row.replica)
+        if row.is_genesis:
+            first = genesis_id_of(
+                row.content, namespace=checkpoint.namespace, label=checkpoint.name
+            )
+            claim = (row.at_ms, row.replica.hex(), row.lane)
+            genesis[first] = min(genesis.get(first, claim), claim)
+            author = _placeholder(first)
+        runs = apply_to_runs(runs, file, delta, author)
+        file = apply_delta(file, delta)
+    return runs, genesis
+
+
+def _placeholder(first: int) -> Author:
+    return Author("", first, NO_REPLICA)
+
+
+def _resolved(run: Run, genesis: Genesis) -> Run:
+    if run.replica != NO_REPLICA or run.at_ms not in genesis:
+        return run
+    at_ms, replica, lane = genesis[run.at_ms]
+    return Run(run.units, lane, at_ms, bytes.fromhex(replica))

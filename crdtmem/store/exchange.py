@@ -1,0 +1,175 @@
+"""Records out of one store and into another.
+
+What leaves is sealed: it gets its number in the replica's stream once, for ever. What
+arrives is applied in one transaction, doc by doc and write by write: one rev and one
+history entry for each slot whose text changed. A record that is refused is kept in
+quarantine, and the other docs of the batch are not held up by it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from crdtmem.errors import RemoteProtocolError
+from crdtmem.protocol.envelopes import (
+    UndoTarget,
+    UpdateEnvelope,
+    Write,
+    decode_envelope,
+    encode_envelope,
+    undo_note,
+)
+from crdtmem.protocol.records import DocKind, RecordKind
+from crdtmem.store.inbox import Inbox, Incoming
+from crdtmem.store.log import targets_of
+from crdtmem.store.rows import LogRow
+from crdtmem.store.store import Store
+from crdtmem.store.write import Transaction
+
+__all__ = ["Record", "known_streams", "outgoing", "receive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a replica's stream in one namespace; ``envelope`` is its payload.
+
+    ``origin`` is the step of the sending store's log.
+    """
+
+    replica: bytes
+    replica_seq: int
+    envelope: bytes
+    origin: int
+
+
+def known_streams(store: Store, namespace: str) -> dict[bytes, int]:
+    """Return how far each replica's stream has been sealed or received here."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            "SELECT replica, max_seq FROM stream WHERE namespace = :namespace",
+            {"namespace": namespace},
+        )
+        return {bytes(replica): int(max_seq) for replica, max_seq in rows}
+
+
+def outgoing(store: Store, namespace: str, *, after: int = 0) -> list[Record]:
+    """Return a namespace's records after a step of the log, sealing own ones first.
+
+    Squashed records are gone: a store that is further behind needs a state.
+    """
+    with store.writing() as transaction:
+        connection = transaction.connection
+        _seal(connection, namespace)
+        rows = connection.execute(
+            "SELECT log.*, doc.name FROM log JOIN doc USING (doc)"
+            " WHERE log.lsn > :after AND doc.namespace = :namespace ORDER BY log.lsn",
+            {"after": after, "namespace": namespace},
+        )
+        return [_record(connection, LogRow(*row[:-1]), str(row[-1])) for row in rows]
+
+
+def receive(store: Store, namespace: str, records: Sequence[Record]) -> int:
+    """Apply other replicas' records that are new here, and return how many were.
+
+    The records of each replica must come in the order of its stream, and after what
+    they build on. One transaction: all of it, or nothing when this raises.
+
+    Raises:
+        RemoteProtocolError: If an envelope is malformed, or a number of a stream is
+            missing; nothing was applied.
+
+    """
+    with store.writing() as transaction:
+        fresh = _fresh(transaction, namespace, records)
+        by_name: dict[str, list[Incoming]] = {}
+        for record in fresh:
+            by_name.setdefault(record.envelope.name, []).append(record)
+        for name, batch in by_name.items():
+            Inbox(transaction, store, namespace, name).take(batch)
+        return len(fresh)
+
+
+def _seal(connection: apsw.Connection, namespace: str) -> None:
+    """Number the own records that have no number yet, in log order."""
+    rows: list[Any] = connection.execute(
+        "SELECT log.lsn, log.replica FROM log JOIN doc USING (doc)"
+        " WHERE log.replica_seq IS NULL AND doc.namespace = :namespace"
+        " ORDER BY log.lsn",
+        {"namespace": namespace},
+    ).fetchall()
+    for lsn, replica in rows:
+        seq = _last_seq(connection, namespace, replica) + 1
+        connection.execute(
+            "UPDATE log SET replica_seq = :seq, place = 0 WHERE lsn = :lsn",
+            {"seq": seq, "lsn": lsn},
+        )
+        _advance_stream(connection, namespace, replica, seq)
+
+
+def _record(connection: apsw.Connection, row: LogRow, name: str) -> Record:
+    write = Write(
+        is_genesis=bool(row.is_genesis),
+        counter=0,
+        lane=row.lane,
+        at_ms=row.at_ms,
+        op=row.operation,
+        update=row.content,
+        note=_note(connection, row),
+    )
+    envelope = encode_envelope(UpdateEnvelope(DocKind.SLOT, name, (write,)))
+    return Record(row.replica, row.replica_seq or 0, envelope, row.lsn)
+
+
+def _note(connection: apsw.Connection, row: LogRow) -> str | None:
+    """Name the targets of an undo by their records; None once one is squashed."""
+    targets: list[UndoTarget] = [
+        (replica, seq, place)
+        for lsn in sorted(targets_of(row) or ())
+        for replica, seq, place in connection.execute(
+            "SELECT replica, replica_seq, place FROM log WHERE lsn = :lsn",
+            {"lsn": lsn},
+        )
+    ]
+    is_whole = bool(targets) and len(targets) == len(targets_of(row) or ())
+    return undo_note(targets) if is_whole else None
+
+
+def _fresh(
+    transaction: Transaction, namespace: str, records: Sequence[Record]
+) -> list[Incoming]:
+    fresh: list[Incoming] = []
+    for record in records:
+        known = _last_seq(transaction.connection, namespace, record.replica)
+        if record.replica_seq <= known:
+            continue
+        if record.replica_seq > known + 1:
+            message = f"record {record.replica_seq} comes before {known + 1}"
+            raise RemoteProtocolError("replica-gap", message)
+        envelope = decode_envelope(RecordKind.UPDATE, record.envelope)
+        if not isinstance(envelope, UpdateEnvelope):
+            raise RemoteProtocolError("bad-value", "the record holds no update")
+        _advance_stream(
+            transaction.connection, namespace, record.replica, record.replica_seq
+        )
+        fresh.append(Incoming(record.replica, record.replica_seq, envelope))
+    return fresh
+
+
+def _last_seq(connection: apsw.Connection, namespace: str, replica: bytes) -> int:
+    found = connection.execute(
+        "SELECT max_seq FROM stream"
+        " WHERE namespace = :namespace AND replica = :replica",
+        {"namespace": namespace, "replica": replica},
+    ).get
+    return int(found or 0)
+
+
+def _advance_stream(
+    connection: apsw.Connection, namespace: str, replica: bytes, seq: int
+) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO stream VALUES (:namespace, :replica, :seq)",
+        {"namespace": namespace, "replica": replica, "seq": seq},
+    )

@@ -1,0 +1,170 @@
+"""The log of writes, and the checkpoints behind it.
+
+A row carries its update, the change that it made to the text here (so undo, merge and
+blame need no document), and a digest: a flipped bit is found before pycrdt sees it.
+"""
+
+import hashlib
+import json
+from typing import NamedTuple
+
+import apsw
+
+from crdtmem.errors import DocError
+from crdtmem.store.rows import LogRow
+
+__all__ = [
+    "Checkpoint",
+    "append_row",
+    "count_rows",
+    "digest_of",
+    "find_doc",
+    "forget_rows",
+    "load_checkpoint",
+    "log_of",
+    "make_doc",
+    "require_intact",
+    "save_checkpoint",
+    "targets_of",
+]
+
+
+DIGEST_BYTES = 16
+
+
+class Checkpoint(NamedTuple):
+    """What is true of a doc behind its newest rows.
+
+    Attributes:
+        namespace: Of the doc.
+        name: The slot's label.
+        state: Squashed state of all writes up to ``lsn``; empty for none.
+        lsn: See state.
+        file: That state's text.
+        blame: Attribution runs of that state's text, as ``doc.blame`` encodes them.
+        genesis: JSON: client id of a first text to [lane, at_ms, replica hex].
+
+    """
+
+    namespace: str
+    name: str
+    state: bytes
+    lsn: int
+    file: str
+    blame: bytes
+    genesis: str
+
+
+def digest_of(row: LogRow) -> bytes:
+    """Return what the row's digest must be."""
+    parts = [
+        row.lsn,
+        row.doc,
+        row.replica.hex(),
+        row.is_genesis,
+        row.lane,
+        row.at_ms,
+        row.operation,
+        row.delta,
+        row.undoes,
+    ]
+    digest = hashlib.sha256(json.dumps(parts).encode())
+    digest.update(row.content)
+    return digest.digest()[:DIGEST_BYTES]
+
+
+def require_intact(row: LogRow) -> LogRow:
+    """Return the row, or raise DocError if it isn't what was written."""
+    if row.digest != digest_of(row):
+        raise DocError(f"record {row.lsn} is damaged")
+    return row
+
+
+def append_row(connection: apsw.Connection, row: LogRow) -> None:
+    """Write a row, with its digest filled in."""
+    connection.execute(
+        "INSERT INTO log VALUES (:lsn, :doc, :replica, :replica_seq, :place,"
+        " :is_genesis, :lane, :at_ms, :operation, :content, :delta, :undoes, :digest)",
+        row._replace(digest=digest_of(row))._asdict(),
+    )
+
+
+def log_of(
+    connection: apsw.Connection, doc: int, *, after: int, until: int | None = None
+) -> list[LogRow]:
+    """Return a doc's rows in log order, from one step (exclusive) to another."""
+    rows = connection.execute(
+        "SELECT * FROM log WHERE doc = :doc AND lsn > :after AND lsn <= :until"
+        " ORDER BY lsn",
+        {"doc": doc, "after": after, "until": (1 << 62) if until is None else until},
+    )
+    return [LogRow(*row) for row in rows]
+
+
+def count_rows(connection: apsw.Connection, doc: int) -> int:
+    """Return how many rows a doc has; reads the index alone."""
+    count: int = connection.execute(
+        "SELECT count(*) FROM log WHERE doc = :doc", {"doc": doc}
+    ).get
+    return count
+
+
+def forget_rows(connection: apsw.Connection, doc: int, *, until: int) -> None:
+    """Delete a doc's rows up to a step; a checkpoint holds them."""
+    connection.execute(
+        "DELETE FROM log WHERE doc = :doc AND lsn <= :until",
+        {"doc": doc, "until": until},
+    )
+
+
+def targets_of(row: LogRow) -> frozenset[int] | None:
+    """Return the steps that a row took back, or None if it is no undo."""
+    return None if row.undoes is None else frozenset(json.loads(row.undoes))
+
+
+def find_doc(connection: apsw.Connection, namespace: str, kind: int, name: str) -> int:
+    """Return the number of a doc, or 0."""
+    found = connection.execute(
+        "SELECT doc FROM doc"
+        " WHERE namespace = :namespace AND kind = :kind AND name = :name",
+        {"namespace": namespace, "kind": kind, "name": name},
+    ).get
+    return int(found) if found is not None else 0
+
+
+def make_doc(connection: apsw.Connection, namespace: str, kind: int, name: str) -> int:
+    """Make a row for a doc without records and return its number."""
+    connection.execute(
+        "INSERT INTO doc(namespace, kind, name) VALUES (:namespace, :kind, :name)",
+        {"namespace": namespace, "kind": kind, "name": name},
+    )
+    return connection.last_insert_rowid()
+
+
+def load_checkpoint(connection: apsw.Connection, doc: int) -> Checkpoint:
+    """Return what stands behind a doc's rows."""
+    for row in connection.execute(
+        "SELECT namespace, name, state, state_lsn, file, blame, genesis FROM doc"
+        " WHERE doc = :doc",
+        {"doc": doc},
+    ):
+        return Checkpoint(*row)
+    raise DocError(f"doc {doc} is missing")
+
+
+def save_checkpoint(
+    connection: apsw.Connection, doc: int, checkpoint: Checkpoint
+) -> None:
+    """Replace what stands behind a doc's rows."""
+    connection.execute(
+        "UPDATE doc SET state = :state, state_lsn = :lsn, file = :file,"
+        " blame = :blame, genesis = :genesis WHERE doc = :doc",
+        {
+            "doc": doc,
+            "state": checkpoint.state,
+            "lsn": checkpoint.lsn,
+            "file": checkpoint.file,
+            "blame": checkpoint.blame,
+            "genesis": checkpoint.genesis,
+        },
+    )

@@ -1,0 +1,221 @@
+"""The tables of a store, and how an older file becomes a newer one.
+
+Each migration is one transaction that also raises ``user_version``, so a crash leaves
+the file at the one version or at the other. A released migration is never edited: the
+next change is a new one. ``MIGRATIONS[n]`` leads from version n to n + 1.
+"""
+
+import apsw
+
+from crdtmem.errors import SchemaTooNewError, StoreCorruptError
+
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "is_current", "migrate"]
+
+APPLICATION_ID = 0x63724D31
+"""``crM1``: tells a store from any other SQLite file."""
+
+VERSION_1 = """
+-- One row: the store itself. `lsn` counts every step of the log, for ever; a context
+-- other than the file's own means that the file was copied, and new ids are due.
+CREATE TABLE store(
+    id INTEGER PRIMARY KEY CHECK(id = 1),
+    replica BLOB NOT NULL,
+    context TEXT NOT NULL,
+    lsn INTEGER NOT NULL,
+    history_keep INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+-- What is true of a doc behind its newest records: the squashed state of all records
+-- up to state_lsn, its text, and who wrote it (blame). `genesis` maps the client ids
+-- of first texts to their author.
+CREATE TABLE doc(
+    doc INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    state BLOB NOT NULL DEFAULT x'',
+    state_lsn INTEGER NOT NULL DEFAULT 0,
+    file TEXT NOT NULL DEFAULT '',
+    blame BLOB NOT NULL DEFAULT x'',
+    genesis TEXT NOT NULL DEFAULT '{}',
+    UNIQUE(namespace, kind, name)
+) STRICT;
+
+-- The materialised view of a slot's doc. Reads end here and never load a doc.
+CREATE TABLE slot(
+    doc INTEGER PRIMARY KEY REFERENCES doc,
+    namespace TEXT NOT NULL,
+    label TEXT NOT NULL,
+    file TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    size_limit INTEGER NOT NULL,
+    description TEXT NOT NULL,
+    pinned INTEGER NOT NULL,
+    read_only INTEGER NOT NULL,
+    append_only INTEGER NOT NULL,
+    deleted INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    lsn INTEGER NOT NULL,
+    operation TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    quarantined TEXT,
+    UNIQUE(namespace, label)
+) STRICT;
+CREATE INDEX slot_lsn ON slot(lsn);
+
+-- The log: each write as an update, and as the change it made to the text here. The
+-- two numbers of its record are null until it has been sealed for others.
+CREATE TABLE log(
+    lsn INTEGER PRIMARY KEY,
+    doc INTEGER NOT NULL REFERENCES doc,
+    replica BLOB NOT NULL,
+    replica_seq INTEGER,
+    place INTEGER,
+    is_genesis INTEGER NOT NULL,
+    lane TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    operation TEXT NOT NULL,
+    content BLOB NOT NULL,
+    delta TEXT NOT NULL,
+    undoes TEXT,
+    digest BLOB NOT NULL
+) STRICT;
+CREATE INDEX log_doc ON log(doc, lsn);
+
+-- What each replica has given us, by namespace: nothing is applied twice or early.
+CREATE TABLE stream(
+    namespace TEXT NOT NULL,
+    replica BLOB NOT NULL,
+    max_seq INTEGER NOT NULL,
+    PRIMARY KEY(namespace, replica)
+) STRICT, WITHOUT ROWID;
+
+-- The kept texts. `place` is doc << 40 | lsn: one clustered tree, newest last, and no
+-- second index to keep. The text is the one before the write.
+CREATE TABLE history(
+    place INTEGER PRIMARY KEY,
+    first_lsn INTEGER NOT NULL,
+    mark TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    operation TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    is_imported INTEGER NOT NULL,
+    undone_by INTEGER,
+    undoes INTEGER,
+    living INTEGER
+) STRICT;
+
+CREATE TABLE audit(
+    lsn INTEGER PRIMARY KEY,
+    doc INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    replica BLOB NOT NULL,
+    lanes TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    rev_before INTEGER NOT NULL,
+    rev INTEGER NOT NULL,
+    size_before INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    details TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE request(
+    number INTEGER PRIMARY KEY,
+    request_id TEXT NOT NULL UNIQUE,
+    fingerprint BLOB NOT NULL,
+    verb TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    result TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE seen(
+    lane TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    label TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    PRIMARY KEY(lane, namespace, label)
+) STRICT, WITHOUT ROWID;
+
+-- Records that were refused, with what was wrong; nothing is thrown away.
+CREATE TABLE quarantine(
+    id INTEGER PRIMARY KEY,
+    doc INTEGER NOT NULL,
+    lsn INTEGER NOT NULL,
+    replica BLOB NOT NULL,
+    code TEXT NOT NULL,
+    content BLOB NOT NULL,
+    at_ms INTEGER NOT NULL
+) STRICT;
+"""
+
+MIGRATIONS = (VERSION_1,)
+
+
+def is_current(connection: apsw.Connection, path: str) -> bool:
+    """Tell whether the file has today's tables; writes nothing.
+
+    Raises:
+        SchemaTooNewError: If a newer release has written it.
+        StoreCorruptError: If it is another program's database.
+
+    """
+    found = connection.pragma("user_version")
+    application = connection.pragma("application_id")
+    # SQLite files of other programs mostly have no application id at all, so a file
+    # without ours counts as fresh only while it has no tables either.
+    if application != APPLICATION_ID:
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        if application or tables:
+            raise StoreCorruptError(path=path, reason="it is no store of crdtmem")
+    if found > len(MIGRATIONS):
+        raise SchemaTooNewError(path=path, found=found, known=len(MIGRATIONS))
+    return bool(application == APPLICATION_ID and found == len(MIGRATIONS))
+
+
+def migrate(
+    connection: apsw.Connection,
+    path: str,
+    *,
+    replica: bytes,
+    context: str,
+    history_keep: int,
+    now_ms: int,
+) -> None:
+    """Bring the file to today's tables, one transaction a step.
+
+    The caller holds the store's write lock. Repeatable: what another process has done
+    meanwhile is not done again.
+
+    Args:
+        connection: Open for writing, in WAL mode.
+        path: For the sentence of an error.
+        replica: Id of a store that is made here.
+        context: Where a store that is made here lies.
+        history_keep: Kept texts a slot, in a store that is made here.
+        now_ms: When a store that is made here was made.
+
+    """
+    while not is_current(connection, path):
+        with connection:
+            found = connection.pragma("user_version")
+            connection.execute(MIGRATIONS[found])
+            if found == 0:
+                connection.execute(
+                    "INSERT INTO store VALUES (1, :replica, :context, 0, :keep, :now)",
+                    {
+                        "replica": replica,
+                        "context": context,
+                        "keep": history_keep,
+                        "now": now_ms,
+                    },
+                )
+            connection.pragma("user_version", found + 1)
+            connection.pragma("application_id", APPLICATION_ID)

@@ -1,0 +1,108 @@
+"""Slot rows: reads end here and never load a document."""
+
+from collections.abc import Iterator
+
+import apsw
+
+from crdtmem.headroom import content_hash
+from crdtmem.limits import DEFAULT_SIZE_UNITS
+from crdtmem.scope import scope_of, template_for
+from crdtmem.store.rows import SlotRow
+
+__all__ = [
+    "changed_since",
+    "empty_slot",
+    "find_slot",
+    "namespaces",
+    "quarantine_slot",
+    "save_slot",
+    "slots_of",
+]
+
+
+def empty_slot(namespace: str, label: str, now_ms: int) -> SlotRow:
+    """Return the row of a slot without records: its template's settings, or ours."""
+    template = template_for(scope_of(namespace), label)
+    return SlotRow(
+        doc=0,
+        namespace=namespace,
+        label=label,
+        file="",
+        rev=0,
+        hash=content_hash(""),
+        size=0,
+        size_limit=template.size_limit if template else DEFAULT_SIZE_UNITS,
+        description=template.description if template else "",
+        pinned=int(template.pinned if template else True),
+        read_only=0,
+        append_only=0,
+        deleted=0,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+        lsn=0,
+        operation="create",
+        lane="",
+        quarantined=None,
+    )
+
+
+def find_slot(
+    connection: apsw.Connection, namespace: str, label: str
+) -> SlotRow | None:
+    """Return the row of a slot, deleted ones included."""
+    for row in connection.execute(
+        "SELECT * FROM slot WHERE namespace = :namespace AND label = :label",
+        {"namespace": namespace, "label": label},
+    ):
+        return SlotRow(*row)
+    return None
+
+
+def slots_of(connection: apsw.Connection, namespace: str) -> list[SlotRow]:
+    """Return all rows of a namespace by label, deleted ones included."""
+    rows = connection.execute(
+        "SELECT * FROM slot WHERE namespace = :namespace ORDER BY label",
+        {"namespace": namespace},
+    )
+    return [SlotRow(*row) for row in rows]
+
+
+def changed_since(connection: apsw.Connection, lsn: int) -> Iterator[SlotRow]:
+    """Yield the rows of all namespaces that changed after a step, oldest first."""
+    for row in connection.execute(
+        "SELECT * FROM slot WHERE lsn > :lsn ORDER BY lsn", {"lsn": lsn}
+    ):
+        yield SlotRow(*row)
+
+
+def save_slot(connection: apsw.Connection, row: SlotRow) -> None:
+    """Write a slot's row, new or changed."""
+    connection.execute(
+        "INSERT INTO slot VALUES (:doc, :namespace, :label, :file, :rev, :hash, :size,"
+        " :size_limit, :description, :pinned, :read_only, :append_only, :deleted,"
+        " :created_ms, :updated_ms, :lsn, :operation, :lane, :quarantined)"
+        " ON CONFLICT(doc) DO UPDATE SET file = :file, rev = :rev, hash = :hash,"
+        " size = :size, size_limit = :size_limit, description = :description,"
+        " pinned = :pinned, read_only = :read_only, append_only = :append_only,"
+        " deleted = :deleted, updated_ms = :updated_ms, lsn = :lsn,"
+        " operation = :operation, lane = :lane, quarantined = :quarantined",
+        row._asdict(),
+    )
+
+
+def quarantine_slot(connection: apsw.Connection, doc: int, reason: str | None) -> None:
+    """Stop a slot's writes, or let them go on."""
+    connection.execute(
+        "UPDATE slot SET quarantined = :reason WHERE doc = :doc",
+        {"doc": doc, "reason": reason},
+    )
+
+
+def namespaces(connection: apsw.Connection) -> list[tuple[str, int, int]]:
+    """Return each namespace with its live slots and the newest change, in ms."""
+    rows = connection.execute(
+        "SELECT namespace, count(*), max(updated_ms) FROM slot"
+        " WHERE NOT (deleted AND file IN ('', char(10)))"
+        " GROUP BY namespace ORDER BY namespace"
+    )
+    return [(str(name), int(count), int(newest)) for name, count, newest in rows]

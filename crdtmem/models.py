@@ -1,0 +1,598 @@
+"""What the verbs return: the JSON contract of every front end.
+
+Frozen values without behaviour. ``to_dict`` gives the JSON form: camelCase names, and a
+key whose value is absent (``UNSET``) left out rather than null.
+
+They are dataclasses to all who ask: ``dataclasses.fields`` and ``replace`` work, and
+pydantic reads them where a schema is wanted. But the decorator is not used. It takes
+more than a millisecond a class, and ``dataclasses`` itself as long as starting Python:
+together they would double the time of every command that only reads.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any, ClassVar, Final, Literal, Self, dataclass_transform
+
+from crdtmem.scope import Scope
+
+__all__ = [
+    "UNSET",
+    "AuditEntry",
+    "BackupReport",
+    "BadRecord",
+    "BlameLine",
+    "Change",
+    "ChangeFeed",
+    "Commit",
+    "CompactReport",
+    "Conflict",
+    "ContextSlot",
+    "ContextView",
+    "DeleteResult",
+    "Diff",
+    "DoctorCheck",
+    "DoctorReport",
+    "ExportReport",
+    "Headroom",
+    "History",
+    "HistoryEntry",
+    "ImportReport",
+    "ImportedSlot",
+    "LazyFields",
+    "LineRange",
+    "LineSpan",
+    "Model",
+    "ModelType",
+    "ProjectInfo",
+    "Scope",
+    "SlotView",
+    "StoreStatus",
+    "UndoResult",
+    "Undone",
+    "UndoneEntry",
+    "Unseen",
+    "Unset",
+    "WriteResult",
+    "camel_case",
+]
+
+
+class Unset(Enum):
+    """The type of UNSET."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNSET: Final = Unset.UNSET
+"""No value was given: other than None, which is a value, and mostly a wrong one."""
+
+
+def camel_case(name: str) -> str:
+    """Return the JSON name of a field."""
+    head, *rest = name.rstrip("_").split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _json_form(value: object) -> object:
+    if isinstance(value, Model):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_json_form(item) for item in value]
+    return value
+
+
+def _annotations_of(namespace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the annotations of a class that is being made (PEP 649 from 3.14 on)."""
+    if "__annotations__" in namespace:
+        found: Mapping[str, Any] = namespace["__annotations__"]
+        return found
+    annotate = namespace.get("__annotate__") or namespace.get("__annotate_func__")
+    return annotate(1) if annotate else {}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class ModelType(type):
+    """Makes a class of frozen values from its annotations."""
+
+    names: tuple[str, ...] = ()
+    defaults: Mapping[str, object] = {}
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
+    ) -> "ModelType":
+        """Make the class: a slot for each field, its default set apart."""
+        annotations = {
+            key: value
+            for key, value in _annotations_of(namespace).items()
+            if not key.startswith("_")
+        }
+        defaults = {k: namespace.pop(k) for k in annotations if k in namespace}
+        made = super().__new__(
+            cls, name, bases, {**namespace, "__slots__": tuple(annotations)}
+        )
+        parent = bases[0] if bases else None
+        if isinstance(parent, ModelType):
+            made.names = (*parent.names, *annotations)
+            made.defaults = {**parent.defaults, **defaults}
+        return made
+
+    def kinds(cls) -> Iterator[tuple[str, Any]]:
+        """Yield each field's name and type, those of the parent first."""
+        for base in reversed(cls.__mro__):
+            for name, kind in getattr(base, "__annotations__", {}).items():
+                if name in cls.names:
+                    yield name, kind
+
+
+class LazyFields:
+    """The fields of a model, for all who take it for the dataclass that it is."""
+
+    def __init__(self) -> None:
+        self._known: dict[type, dict[str, Any]] = {}
+
+    def __get__(self, instance: object, owner: "ModelType") -> dict[str, Any]:
+        """Return them by name; made at the first question."""
+        import dataclasses  # noqa: PLC0415 - see the module
+
+        if owner not in self._known:
+            plan = [
+                (name, kind, dataclasses.field(default=owner.defaults[name]))
+                if name in owner.defaults
+                else (name, kind)
+                for name, kind in owner.kinds()
+            ]
+            twin = dataclasses.make_dataclass(owner.__name__, plan, kw_only=True)
+            self._known[owner] = vars(twin)["__dataclass_fields__"]
+        return self._known[owner]
+
+
+class Model(metaclass=ModelType):
+    """Base of every result."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {
+        "alias_generator": camel_case,
+        "extra": "forbid",
+    }
+    __dataclass_fields__ = LazyFields()
+
+    def __init__(self, **values: object) -> None:
+        names, defaults = type(self).names, type(self).defaults
+        if not values.keys() <= set(names):
+            unknown = ", ".join(sorted(values.keys() - set(names)))
+            raise TypeError(f"{type(self).__name__} has no field {unknown}")
+        for name in names:
+            try:
+                value = values[name] if name in values else defaults[name]
+            except KeyError:
+                message = f"{type(self).__name__} needs a {name}"
+                raise TypeError(message) from None
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name}")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}={getattr(self, n)!r}" for n in type(self).names)
+        return f"{type(self).__name__}({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._values()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        values = dict(zip(type(self).names, self._values(), strict=True))
+        return _restored, (type(self), values)
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in type(self).names)
+
+    def replaced(self, **values: object) -> Self:
+        """Return the value with some fields changed."""
+        old = dict(zip(type(self).names, self._values(), strict=True))
+        return type(self)(**{**old, **values})
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form, without the keys that do not apply."""
+        return {
+            camel_case(name): _json_form(value)
+            for name in type(self).names
+            if (value := getattr(self, name)) is not UNSET
+        }
+
+
+def _restored(cls: type[Model], values: dict[str, object]) -> Model:
+    return cls(**values)
+
+
+class Headroom(Model):
+    """How full a slot is. Sizes are UTF-16 code units.
+
+    Attributes:
+        size: Length of the text.
+        size_limit: The most that local writes may make of it.
+        free: What is left, never negative.
+        pct_used: Whole percent, rounded as JavaScript does.
+        rev: Counts the commits that changed the text in this store.
+        content_hash: First 16 hex digits of the text's SHA-256.
+        warning: A sentence from 70 percent on.
+
+    """
+
+    size: int
+    size_limit: int
+    free: int
+    pct_used: int
+    rev: int
+    content_hash: str
+    warning: str | Unset = UNSET
+
+
+class Unseen(Model):
+    """What others changed in a slot since the lane last saw it."""
+
+    since_rev: int
+    commits: int
+    lanes: tuple[str, ...]
+    at: str | None
+
+
+class LineRange(Model):
+    """Which lines of how many a view holds, from 1, both ends included."""
+
+    from_: int
+    to: int
+    total: int
+
+
+LineSpan = tuple[int, int]
+"""First and last line of a write's new text, from 1."""
+
+
+class SlotView(Headroom):
+    """A slot as its readers see it."""
+
+    label: str
+    scope: Scope
+    content: str | Unset
+    description: str
+    pinned: bool
+    read_only: bool
+    append_only: bool
+    created_at: str | None
+    updated_at: str | None
+    template: bool | Unset = UNSET
+    shadows: bool | Unset = UNSET
+    quarantined: bool | Unset = UNSET
+    unseen: Unseen | Unset = UNSET
+    lines: LineRange | Unset = UNSET
+    request_id: str | Unset = UNSET
+    replayed: bool | Unset = UNSET
+
+
+class Commit(Model):
+    """One change of a slot, as far as its history names it."""
+
+    lane: str
+    at: str
+    operation: str
+    rev: int
+
+
+class WriteResult(Headroom):
+    """A slot after a write.
+
+    Attributes:
+        changed: Whether anything was committed.
+        content: The committed text; None where a replay's text is no longer kept.
+        durable: Whether it was on disk, past the caches, when the verb returned.
+        history_id: Names the kept text from before the write.
+        merged: The write was made on an older text and joined with later writes.
+        diff: What a merge made of the caller's text.
+        overwrote: What an unguarded replace wrote over without its lane having seen it.
+        lines: First and last line of what an edit or insert put in.
+
+    """
+
+    label: str
+    scope: Scope
+    operation: str
+    changed: bool
+    content: str | None
+    previous_size: int
+    previous_rev: int
+    durable: bool
+    history_id: str | Unset = UNSET
+    merged: bool | Unset = UNSET
+    diff: str | Unset = UNSET
+    overwrote: tuple[Commit, ...] | Unset = UNSET
+    unseen: Unseen | Unset = UNSET
+    lines: LineSpan | Unset = UNSET
+    request_id: str | Unset = UNSET
+    replayed: bool | Unset = UNSET
+
+
+class UndoneEntry(Model):
+    """The write that an undo took back."""
+
+    id: str
+    operation: str
+    lane: str
+    at: str
+    rev: int
+
+
+class UndoResult(WriteResult):
+    """A slot after an undo; ``exact`` where no later write had to be kept."""
+
+    undone: UndoneEntry
+    exact: bool
+    dry_run: bool | Unset = UNSET
+
+
+class DeleteResult(Model):
+    """A slot that has been deleted; its text is kept in the history."""
+
+    label: str
+    scope: Scope
+    deleted: bool
+    previous_size: int
+    previous_rev: int
+    rev: int
+    history_id: str
+    durable: bool
+    uncovers: Literal["global"] | Unset = UNSET
+    request_id: str | Unset = UNSET
+    replayed: bool | Unset = UNSET
+
+
+class Undone(Model):
+    """Who took a write back, and when."""
+
+    id: str
+    lane: str
+    at: str
+
+
+class HistoryEntry(Model):
+    """A kept text: the one before the write that the entry names."""
+
+    id: str
+    label: str
+    scope: Scope
+    at: str
+    operation: str
+    lane: str
+    size: int
+    rev: int
+    content_hash: str
+    preview: str
+    undoable: bool
+    undone: Undone | Unset = UNSET
+    content: str | Unset = UNSET
+
+
+class History(Model):
+    """A slot's kept texts, newest first."""
+
+    label: str
+    scope: Scope
+    entries: tuple[HistoryEntry, ...]
+    current: Headroom
+    more: bool
+
+
+class Conflict(Model):
+    """Why a guarded write was refused, and what the slot is now.
+
+    Attributes:
+        reason: ``rev``, ``hash``, ``both`` or ``ahead``: which guard did not hold.
+        diff: From the caller's base to now; None where the base is not kept.
+        changed_by: The commits after the base, newest last, at most 20.
+
+    """
+
+    reason: Literal["rev", "hash", "both", "ahead"]
+    expected_rev: int | Unset = UNSET
+    expected_hash: str | Unset = UNSET
+    base_rev: int | Unset = UNSET
+    diff: str | None
+    diff_truncated: bool
+    changed_by: tuple[Commit, ...]
+    current: Headroom
+
+
+class Diff(Model):
+    """A unified diff between two kept texts; lines added and removed."""
+
+    from_rev: int
+    to_rev: int
+    unified: str
+    added: int
+    removed: int
+    truncated: bool
+
+
+class BlameLine(Model):
+    """Who wrote a line; lane and time are None where that is no longer known."""
+
+    line: int
+    text: str
+    lane: str | None
+    at: str | None
+    replica: str | None
+    others: tuple[str, ...]
+
+
+class Change(Model):
+    """A slot that changed, all its changes taken together."""
+
+    label: str
+    scope: Scope
+    rev: int
+    since_rev: int
+    size: int
+    content_hash: str
+    at: str
+    operation: str
+    lanes: tuple[str, ...]
+    deleted: bool | Unset = UNSET
+    quarantined: bool | Unset = UNSET
+
+
+class ChangeFeed(Model):
+    """Changed slots, oldest change first, and where to go on."""
+
+    changes: tuple[Change, ...]
+    cursor: str
+    more: bool
+    reset: bool
+
+
+class AuditEntry(Model):
+    """One change, without its text."""
+
+    id: int
+    at: str
+    lane: str
+    replica: str
+    operation: str
+    label: str
+    scope: Scope
+    rev: int
+    size_before: int
+    size_after: int
+    details: dict[str, object]
+
+
+class ContextSlot(Model):
+    """What a context shows of one slot."""
+
+    label: str
+    scope: Scope
+    rev: int
+    state: Literal["full", "trimmed", "omitted"]
+    shown_lines: int
+    total_lines: int
+
+
+class ContextView(Model):
+    """Pinned slots as one block of text within a budget of tokens."""
+
+    text: str
+    tokens: int
+    budget: int
+    slots: tuple[ContextSlot, ...]
+
+
+class ExportReport(Model):
+    """How much an export wrote."""
+
+    slots: int
+    history: int
+    bytes: int
+
+
+class ImportedSlot(Model):
+    """What an import did with one slot; ``code`` where it was refused."""
+
+    label: str
+    scope: Scope
+    action: str
+    code: str | Unset = UNSET
+
+
+class BadRecord(Model):
+    """A record of an import's source that was skipped."""
+
+    line: int
+    code: str
+    reason: str
+
+
+class ImportReport(Model):
+    """What an import did, slot by slot, and what it could not read."""
+
+    slots: tuple[ImportedSlot, ...]
+    bad: tuple[BadRecord, ...]
+    ignored: int
+    truncated: bool
+    dry_run: bool
+
+
+class DoctorCheck(Model):
+    """One finding of the doctor."""
+
+    id: str
+    status: Literal["ok", "warn", "fail", "fixed"]
+    label: str | Unset = UNSET
+    scope: Scope | Unset = UNSET
+    message: str
+    hint: str
+
+
+class DoctorReport(Model):
+    """All findings; ``ok`` where none of them failed."""
+
+    ok: bool
+    checks: tuple[DoctorCheck, ...]
+
+
+class CompactReport(Model):
+    """What squashing saved."""
+
+    docs: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+class BackupReport(Model):
+    """Where the copy lies and how large it is."""
+
+    path: str
+    bytes: int
+
+
+class ProjectInfo(Model):
+    """A project that has slots in the store."""
+
+    project: str
+    slots: int
+    updated_at: str | None
+
+
+class StoreStatus(Model):
+    """The store and the handle.
+
+    ``schema`` is the version of the file, ``schema_version`` that of this JSON.
+    """
+
+    path: str
+    replica: str
+    project: str
+    project_source: str
+    lane: str
+    durability: Literal["full", "normal"]
+    schema: int
+    schema_version: int
+    slots: int
+    records: int
+    bytes: int
+    wal_bytes: int
+    history_keep: int
+    read_only: bool
+    warnings: tuple[str, ...]

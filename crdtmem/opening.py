@@ -1,0 +1,110 @@
+"""From settings to a Memory: what ``crdtmem.open`` does.
+
+The one place below the front ends that asks for settings; ``Memory`` is given resolved
+values.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from crdtmem.config import Config, load_config
+from crdtmem.errors import InvalidArgumentError
+from crdtmem.limits import STORE_LOCK_MAX_S, STORE_LOCK_S
+from crdtmem.memory import Memory
+from crdtmem.session import Session
+from crdtmem.store.connection import Durability
+from crdtmem.store.store import Store
+
+__all__ = ["open", "open_with"]
+
+
+def open(  # noqa: A001 - the public name; nothing here opens files
+    path: str | os.PathLike[str] | None = None,
+    *,
+    lane: str | None = None,
+    project: str | os.PathLike[str] | None = None,
+    durability: Durability = "full",
+    busy_timeout: float = STORE_LOCK_S,
+    read_only: bool = False,
+    create: bool = True,
+    clock: Callable[[], datetime] | None = None,
+) -> Memory:
+    """Open the shared memory, making it where it is absent.
+
+    Nothing has to be running. Every argument that is None comes from the environment,
+    the project's file, the user's file, or the default, in this order.
+
+    Args:
+        path: The store's file; by default one for each user of a machine.
+        lane: Who writes: 1 to 128 bytes, by default ``user@host``.
+        project: A project id, or a folder (as a path object) to find the project of;
+            by default that of the working folder.
+        durability: ``full`` syncs each write to the disk before it returns;
+            ``normal`` lets a power cut take back the newest writes.
+        busy_timeout: Longest wait for the write lock, 0 to 600 seconds.
+        read_only: Never write, never take a lock; the store must exist.
+        create: Make an absent store.
+        clock: The time, for tests; it must be aware of its time zone.
+
+    Raises:
+        InvalidArgumentError: If an argument is malformed; nothing was made.
+        ConfigError: If a setting is.
+        StoreError: If the store cannot be used.
+
+    """
+    options: dict[str, object] = {
+        "store": None if path is None else Path(path),
+        "lane": lane,
+        "project": project,
+        "durability": durability,
+        "busy_timeout": busy_timeout,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    _check(durability, busy_timeout)
+    config = load_config(options=given)
+    return open_with(config, read_only=read_only, create=create, clock=clock)
+
+
+def open_with(
+    config: Config,
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    clock: Callable[[], datetime] | None = None,
+) -> Memory:
+    """Open the memory that settings describe; see open."""
+    clocks: Mapping[str, Any] = {} if clock is None else {"clock_ms": _in_ms(clock)}
+    store = Store(
+        config.store,
+        read_only=read_only,
+        create=create,
+        durability=config.durability,
+        busy_timeout_s=config.busy_timeout,
+        history_keep=config.history_keep,
+        **clocks,
+    )
+    project = config.project
+    return Memory(Session(store, config.lane, project.id, project.source))
+
+
+def _check(durability: object, busy_timeout: object) -> None:
+    if durability not in ("full", "normal"):
+        message = f"durability must be 'full' or 'normal', not {durability!r:.40}"
+        raise InvalidArgumentError("durability", message)
+    is_number = isinstance(busy_timeout, (int, float)) and busy_timeout is not True
+    if not is_number or not 0 <= float(str(busy_timeout)) <= STORE_LOCK_MAX_S:
+        message = (
+            f"busy_timeout must be between 0 and {STORE_LOCK_MAX_S:.0f} s,"
+            f" not {busy_timeout!r:.40}"
+        )
+        raise InvalidArgumentError("busy_timeout", message)
+
+
+def _in_ms(clock: Callable[[], datetime]) -> Callable[[], int]:
+    def now_ms() -> int:
+        return round(clock().astimezone(UTC).timestamp() * 1000)
+
+    return now_ms

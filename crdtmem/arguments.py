@@ -8,6 +8,7 @@ given.
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeGuard
 
 from crdtmem.doc.text_form import lone_surrogate, units_of
@@ -21,6 +22,7 @@ from crdtmem.limits import (
     WAIT_MAX_S,
 )
 from crdtmem.models import UNSET, Unset
+from crdtmem.scope import parse_label
 
 __all__ = [
     "Guard",
@@ -30,6 +32,7 @@ __all__ = [
     "checked_count",
     "checked_description",
     "checked_guard",
+    "checked_labels",
     "checked_lines",
     "checked_occurrence",
     "checked_request_id",
@@ -168,6 +171,19 @@ def checked_count(value: object, argument: str, most: int, least: int = 1) -> in
             details={"min": least, "max": most},
         )
     return value
+
+
+def checked_labels(value: object) -> list[str]:
+    """Return several labels; a string is refused, for its letters may be labels too.
+
+    Raises:
+        InvalidArgumentError: ``invalid-argument``; ``invalid-label`` for one of them.
+
+    """
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        message = f"labels must be a list of labels, not {_shown(value)}"
+        raise InvalidArgumentError("labels", message)
+    return [parse_label(label) for label in value]
 
 
 def checked_occurrence(value: object) -> int | Literal["all"] | Unset:

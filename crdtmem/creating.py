@@ -134,14 +134,12 @@ def _delete(write: SlotWrite, guard: Guard) -> DeleteResult:
     unseen = write.unseen()
     after, entry = write.write(change)
     write.note_seen(after, unseen)
-    scope = scope_of(row.namespace)
-    uncovers = scope == "project" and write.session.shadows(
-        write.writing.transaction.connection, row
-    )
+    connection = write.writing.transaction.connection
+    uncovers = write.session.shadows(connection, row)
     return write.finish(
         DeleteResult(
             label=row.label,
-            scope=scope,
+            scope=scope_of(row.namespace),
             deleted=True,
             previous_size=row.size,
             previous_rev=row.rev,

@@ -13,16 +13,18 @@ Each refusal leaves text, rev, history and audit as they were.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from crdtmem.arguments import Guard, Request
+from crdtmem.doc.blame import Author
 from crdtmem.doc.delta import Delta, Splice, apply_delta
 from crdtmem.doc.rebase import merge_delta
 from crdtmem.doc.text_form import append_splice, file_of, units_of, view_of
 from crdtmem.errors import (
     ConflictError,
+    DocError,
     RequestIdReusedError,
     RevNotKeptError,
     SizeLimitError,
@@ -33,6 +35,7 @@ from crdtmem.headroom import fits
 from crdtmem.limits import SHOWN_COMMITS_MAX
 from crdtmem.models import (
     UNSET,
+    Commit,
     Conflict,
     Model,
     UndoneEntry,
@@ -42,7 +45,7 @@ from crdtmem.models import (
 )
 from crdtmem.scope import scope_of
 from crdtmem.session import Place, Session, Writing, others_since
-from crdtmem.store.documents import trace_from
+from crdtmem.store.documents import blame_of
 from crdtmem.store.history import entries_of, entry_of_rev
 from crdtmem.store.log import load_checkpoint
 from crdtmem.store.requests import StoredRequest, find_request, keep_request
@@ -50,7 +53,7 @@ from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.store.slots import empty_slot, find_slot
 from crdtmem.store.write import Change
 from crdtmem.textdiff import diff_lines, unified
-from crdtmem.views import commits_of, headroom_fields, headroom_of
+from crdtmem.views import commits_of, headroom_fields, headroom_of, iso_time
 
 _ResultT = TypeVar("_ResultT", bound=Model)
 
@@ -129,7 +132,10 @@ class SlotWrite:
             )
         self.replayed = _revived(json.loads(stored.result))
         if "content" in self.replayed:
-            self.replayed["content"] = self._text_at(self.replayed["rev"])
+            # Of the slot that was written then: its label may mean another one now.
+            label, scope = self.replayed["label"], self.replayed["scope"]
+            place = self.session.place_of(label, scope)
+            self.replayed["content"] = self._text_at(place, self.replayed["rev"])
 
     def live_slot(
         self,
@@ -185,7 +191,7 @@ class SlotWrite:
 
         """
         entry = self.base_entry(base_rev)
-        trace = trace_from(self.writing.transaction.connection, self.row.doc, entry)
+        trace = self.writing.transaction.trace(self.row, entry)
         if trace.text() != self.row.file:
             raise self._not_kept(base_rev, "pruned")
         return merge_delta(trace, entry.file, file_of(content))
@@ -281,7 +287,10 @@ class SlotWrite:
 
     def unchanged(self, operation: str, **shown: Any) -> WriteResult:
         """Return the result of a call whose wanted text already is the text."""
-        return self.finish(self.result(operation, self.row, changed=False, **shown))
+        unseen = self.unseen()
+        return self.finish(
+            self.result(operation, self.row, changed=False, unseen=unseen, **shown)
+        )
 
     def require_size(self, file: str, operation: str) -> None:
         """Demand that a text fits, or at least shrinks.
@@ -311,14 +320,26 @@ class SlotWrite:
         if self.place in self.session.seen.revs and isinstance(unseen, Unset):
             self.writing.saw[self.place] = after.rev
 
-    def overwritten(self) -> list[EntryRow]:
-        """Return the kept commits of others that the lane has not seen."""
+    def overwritten(self) -> tuple[Commit, ...]:
+        """Return the newest kept commits of others that the lane has not seen."""
         if not self.row.doc:
-            return []
-        connection = self.writing.transaction.connection
-        since = self.session.seen.revs.get(self.place, 0)
+            return ()
+        connection, lane = self.writing.transaction.connection, self.session.lane
+        since = self.session.seen.revs.get(self.place)
         entries = entries_of(connection, self.row.doc)
-        return others_since(entries, since, self.session.lane)
+        others = others_since(entries, since or 0, lane)
+        if others or since is not None:
+            return commits_of(others, SHOWN_COMMITS_MAX)
+        # What is older than the history: who wrote what is left of it stands for it.
+        rev = entries[-1].rev if entries else self.row.rev
+        authors: list[Author | None] = []
+        with suppress(DocError):  # The write itself will meet the damage, and say so.
+            authors = [run.author for run in blame_of(connection, self.row.doc)]
+        return tuple(
+            Commit(lane=by.lane, at=iso_time(by.at_ms), operation="create", rev=rev)
+            for by in authors
+            if by is not None and by.lane != lane
+        )[:1]
 
     def result(
         self, operation: str, row: SlotRow, *, changed: bool = True, **shown: Any
@@ -355,9 +376,9 @@ class SlotWrite:
         )
         return named
 
-    def _text_at(self, rev: int) -> str | None:
+    def _text_at(self, place: Place, rev: int) -> str | None:
         connection = self.writing.transaction.connection
-        row = find_slot(connection, self.place.namespace, self.place.label)
+        row = find_slot(connection, place.namespace, place.label)
         if row is None or row.rev == rev:
             return view_of(row.file) if row else None
         entry = entry_of_rev(connection, row.doc, rev)

@@ -51,7 +51,8 @@ def changes(
     version = None
     while True:
         with session.store.reading() as connection:
-            found_version = data_version(connection)
+            # The first number tells of other connections, the second of this one.
+            found_version = data_version(connection), connection.total_changes()
         if found_version != version:
             version = found_version
             feed = _look(session, since, limit, scope, exclude_lane)

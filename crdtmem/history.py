@@ -2,7 +2,13 @@
 
 from crdtmem.doc.blame import blame_lines
 from crdtmem.doc.text_form import view_of
-from crdtmem.errors import HistoryNotFoundError, RevNotKeptError, SlotNotFoundError
+from crdtmem.errors import (
+    DocError,
+    HistoryNotFoundError,
+    RevNotKeptError,
+    SlotNotFoundError,
+    SlotQuarantinedError,
+)
 from crdtmem.models import (
     BlameLine,
     Diff,
@@ -93,8 +99,9 @@ class SlotHistory:
 
         """
         with self._session.store.snapshot() as connection:
-            row = self._row(connection)
-            return slot_view(self._row_at(connection, row, rev))
+            row = self._live_row(connection)
+            shadows = self._session.shadows(connection, row)
+            return slot_view(self._row_at(connection, row, rev), shadows=shadows)
 
     def diff(self, from_rev: int, to_rev: int | Unset, limit_units: int) -> Diff:
         """Return what changed between two kept texts.
@@ -129,8 +136,11 @@ class SlotHistory:
     def blame(self) -> list[BlameLine]:
         """Return who wrote each line of the present text."""
         with self._session.store.snapshot() as connection:
-            row = self._row(connection)
-            runs = blame_of(connection, row.doc) if row.doc else []
+            row = self._live_row(connection)
+            try:
+                runs = blame_of(connection, row.doc) if row.doc else []
+            except DocError as exc:
+                raise SlotQuarantinedError(label=row.label, reason=str(exc)) from exc
         return [
             BlameLine(
                 line=number,
@@ -150,6 +160,12 @@ class SlotHistory:
         row = row or self._session.template(place)
         if row is None:
             raise SlotNotFoundError(label=place.label, scope=self._scope)
+        return row
+
+    def _live_row(self, connection: Connection) -> SlotRow:
+        row = self._session.find(connection, self._place)
+        if row is None:
+            raise SlotNotFoundError(label=self._place.label, scope=self._scope)
         return row
 
     def _row_at(self, connection: Connection, row: SlotRow, rev: int) -> SlotRow:

@@ -15,9 +15,11 @@ from typing import Literal, Self, TextIO
 
 from crdtmem.arguments import (
     Request,
+    checked_bool,
     checked_content,
     checked_count,
     checked_guard,
+    checked_labels,
     checked_settings,
     checked_wait,
 )
@@ -136,6 +138,8 @@ class Memory:
 
         """
         wanted = parse_scope(scope, optional=True)
+        checked_bool(templates, "templates")
+        checked_bool(content, "content")
         session = self._session
         views: list[SlotView] = []
         with session.reading() as connection:
@@ -295,7 +299,7 @@ class Memory:
         """
         from crdtmem.creating import delete_slots  # noqa: PLC0415 - see the module
 
-        named = [parse_label(label) for label in labels]
+        named = checked_labels(labels)
         where = parse_scope(scope, optional=True) or "project"
         return delete_slots(self._session, named, where)
 
@@ -393,7 +397,7 @@ class Memory:
             message = f"style must be 'tags' or 'headings', not {style!r:.40}"
             raise InvalidArgumentError("style", message)
         where = parse_scope(scope, optional=True)
-        wanted = None if labels is None else {parse_label(label) for label in labels}
+        wanted = None if labels is None else checked_labels(labels)
         session = self._session
         with session.reading():
             chosen = {
@@ -466,7 +470,7 @@ class Memory:
             self._session,
             target,
             scope=parse_scope(scope, optional=True),
-            labels=None if labels is None else [parse_label(each) for each in labels],
+            labels=None if labels is None else checked_labels(labels),
             history=history,
         )
 

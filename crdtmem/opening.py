@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from crdtmem.arguments import checked_bool
 from crdtmem.config import Config, load_config
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.limits import STORE_LOCK_MAX_S, STORE_LOCK_S
@@ -64,6 +65,8 @@ def open(  # noqa: A001 - the public name; nothing here opens files
     }
     given = {name: value for name, value in options.items() if value is not None}
     _check(durability, busy_timeout)
+    checked_bool(read_only, "read_only")
+    checked_bool(create, "create")
     config = load_config(options=given)
     return open_with(config, read_only=read_only, create=create, clock=clock)
 
@@ -94,7 +97,8 @@ def _check(durability: object, busy_timeout: object) -> None:
     if durability not in ("full", "normal"):
         message = f"durability must be 'full' or 'normal', not {durability!r:.40}"
         raise InvalidArgumentError("durability", message)
-    is_number = isinstance(busy_timeout, (int, float)) and busy_timeout is not True
+    is_number = isinstance(busy_timeout, (int, float))
+    is_number = is_number and not isinstance(busy_timeout, bool)
     if not is_number or not 0 <= float(str(busy_timeout)) <= STORE_LOCK_MAX_S:
         message = (
             f"busy_timeout must be between 0 and {STORE_LOCK_MAX_S:.0f} s,"

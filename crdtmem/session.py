@@ -1,9 +1,10 @@
 """What a Memory and its Slots share: the store, who asks, and what they have seen."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from crdtmem.errors import StoreError
 from crdtmem.models import UNSET, Scope, Unseen, Unset
 from crdtmem.scope import TEMPLATES, namespace_of, template_for
 from crdtmem.store.connection import Connection
@@ -108,12 +109,18 @@ class Session:
             self.seen.unsaved.clear()
 
     def close(self) -> None:
-        """Save what the lane has seen, if nobody is in the way, and close the store."""
+        """Save what the lane has seen, if nobody is in the way, and close the store.
+
+        Without it more is reported as unseen, so it is worth no wait and no error.
+        """
         is_worth_it = self.seen.unsaved and not self.store.is_closed
-        if is_worth_it and not self.store.read_only and self.store.is_lock_free():
-            with self.store.writing() as transaction:
-                self._save_seen(transaction, {})
-        self.store.close()
+        try:
+            if is_worth_it and not self.store.read_only:
+                self.store.busy_timeout_s = 0
+                with suppress(StoreError), self.store.writing() as transaction:
+                    self._save_seen(transaction, {})
+        finally:
+            self.store.close()
 
     def _save_seen(self, transaction: "Transaction", more: dict[Place, int]) -> None:
         places = {
@@ -140,11 +147,12 @@ class Session:
     def visible_rows(self, scope: Scope | None, *, templates: bool) -> list[SlotRow]:
         """Return live rows by label; without a scope, hidden ones are left out."""
         scopes: list[Scope] = [scope] if scope else ["global", "project"]
-        rows = {
-            row.label: row
-            for each in scopes
-            for row in self.live_rows(each, templates=templates)
-        }
+        rows: dict[str, SlotRow] = {}
+        for each in scopes:
+            for row in self.live_rows(each, templates=templates):
+                # A template, which has no doc, hides no slot that somebody wrote.
+                if row.doc or row.label not in rows:
+                    rows[row.label] = row
         return [rows[label] for label in sorted(rows)]
 
     def live_rows(self, scope: Scope, *, templates: bool = True) -> list[SlotRow]:
@@ -182,7 +190,9 @@ class Session:
         return None
 
     def shadows(self, connection: Connection, row: SlotRow) -> bool:
-        """Tell whether a project slot hides a global one."""
+        """Tell whether a slot is one of the project and hides a global one."""
+        if row.namespace != self.project:
+            return False
         hidden = self.find(connection, self.place_of(row.label, "global"))
         return hidden is not None
 

@@ -23,7 +23,7 @@ from crdtmem.arguments import (
     checked_text,
     require_guard,
 )
-from crdtmem.doc.text_form import units_of, view_lines, view_of
+from crdtmem.doc.text_form import file_of, lines_of, units_of, view_lines, view_of
 from crdtmem.errors import InvalidArgumentError, SlotNotFoundError
 from crdtmem.limits import DIFF_UNITS, HISTORY_PAGE_MAX, UINT_MAX
 from crdtmem.models import (
@@ -41,7 +41,7 @@ from crdtmem.models import (
 )
 from crdtmem.scope import scope_of
 from crdtmem.session import Place, Session
-from crdtmem.views import commits_of, slot_view
+from crdtmem.views import slot_view
 
 if TYPE_CHECKING:
     from crdtmem.history import SlotHistory
@@ -198,7 +198,7 @@ class Slot:
             write.require(guard)
             shown: dict[str, Any] = {}
             if not guard.is_given and (over := write.overwritten()):
-                shown["overwrote"] = commits_of(over, len(over))
+                shown["overwrote"] = over
             details = {"before": row.size, "after": units_of(content)}
             delta = line_delta(row.file, content)
             return write.commit("replace", delta, details=details, **shown)
@@ -287,7 +287,7 @@ class Slot:
 
         """
         from crdtmem.editing import line_delta, slot_write  # noqa: PLC0415 - see the module
-        from crdtmem.rewriting import merged, new_lines, with_lines  # noqa: PLC0415 - see the module
+        from crdtmem.rewriting import merged, with_lines  # noqa: PLC0415 - see the module
 
         text = checked_text(text)
         line = checked_count(line, "line", UINT_MAX, least=0)
@@ -305,8 +305,12 @@ class Slot:
                 content = with_lines(base, line, text)
                 return merged(write, "insert", guard.base_rev, content)
             write.require(guard)
-            delta = line_delta(row.file, with_lines(view_of(row.file), line, text))
-            return write.commit("insert", delta, lines=new_lines(row.file, delta))
+            content = with_lines(view_of(row.file), line, text)
+            if content == view_of(row.file):
+                return write.unchanged("insert")
+            last = line + len(lines_of(file_of(text.removesuffix("\n")) or "\n"))
+            delta = line_delta(row.file, content)
+            return write.commit("insert", delta, lines=(line + 1, last))
 
     def history(self, limit: int = 20, *, before: str | None = None) -> History:
         """Return the kept texts, newest first, without their content.
@@ -363,7 +367,7 @@ class Slot:
                 return WriteResult(**write.replayed)
             row = write.live_slot(may_be_deleted=True)
             entry = self._history().find(write.writing.transaction.connection, id)
-            if entry.file == row.file and not row.is_deleted:
+            if view_of(entry.file) == view_of(row.file) and not row.is_deleted:
                 return write.unchanged("restore")
             write.require(guard)
             delta = line_delta(row.file, view_of(entry.file))
@@ -472,7 +476,11 @@ class Slot:
         with slot_write(self._session, self._place, request) as write:
             if write.replayed is not None:
                 return SlotView(**write.replayed)
-            return write.finish(slot_view(change_settings(write, meta)))
+            row = change_settings(write, meta)
+            connection = write.writing.transaction.connection
+            shadows = self._session.shadows(connection, row)
+            view = slot_view(row, shadows=shadows, unseen=write.unseen())
+            return write.finish(view)
 
     def _read(self) -> SlotView:
         session, place = self._session, self._place
@@ -483,7 +491,7 @@ class Slot:
             since = session.seen.revs.get(place)
             unseen = session.unseen(connection, row, since)
             session.seen.saw(place, row.rev)
-            shadows = self.scope == "project" and session.shadows(connection, row)
+            shadows = session.shadows(connection, row)
         return slot_view(row, shadows=shadows, unseen=unseen)
 
     def _history(self) -> "SlotHistory":

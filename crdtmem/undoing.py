@@ -18,7 +18,6 @@ from crdtmem.history import SlotHistory
 from crdtmem.models import UNSET, UndoneEntry, UndoResult, WriteResult
 from crdtmem.session import Place, Session
 from crdtmem.store.connection import Connection
-from crdtmem.store.documents import trace_from
 from crdtmem.store.history import entries_of, entry_at, link_redo, mark_undone
 from crdtmem.store.log import load_checkpoint, log_of
 from crdtmem.store.rows import EntryRow, SlotRow
@@ -142,7 +141,7 @@ class _Undo:
         }
 
     def _delta(self) -> Delta:
-        trace = trace_from(self.connection, self.write.row.doc, self.living)
+        trace = self.write.writing.transaction.trace(self.write.row, self.living)
         if trace.text() != self.write.row.file:
             raise _not_undoable(self.entry, "what was written since cannot be followed")
         return undo_delta(trace, self.steps)
@@ -171,7 +170,7 @@ def _target(write: SlotWrite, entry_id: str | None) -> EntryRow:
             code="already-undone",
             hint=f"run 'crdtmem undo {write.place.label} {by.id}' to redo it"
             if by
-            else "",
+            else f"run 'crdtmem log {write.place.label}' to see what can be undone",
             details={"undoneBy": by.id if by else None},
         )
     if entry.operation == "create" or entry.is_imported:

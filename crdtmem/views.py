@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from crdtmem.doc.text_form import view_of
 from crdtmem.headroom import free_units, percent_used, preview, warning_for
+from crdtmem.limits import TIME_MAX_MS
 from crdtmem.models import (
     UNSET,
     Commit,
@@ -49,7 +50,8 @@ class HeadroomFields(TypedDict):
 
 
 def iso_time(at_ms: int) -> str:
-    """Return a moment as ISO 8601 with milliseconds, in UTC."""
+    """Return a moment as ISO 8601 with milliseconds, in UTC; in 9999 at the latest."""
+    at_ms = min(at_ms, TIME_MAX_MS)
     moment = datetime.fromtimestamp(at_ms // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
 

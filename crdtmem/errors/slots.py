@@ -37,7 +37,6 @@ class SlotNotFoundError(SlotError, LookupError):
     """
 
     code = "slot-not-found"
-    hint = "run 'crdtmem list' to see the slots there are"
     exit_status = 3
     http_status = 404
 
@@ -45,6 +44,8 @@ class SlotNotFoundError(SlotError, LookupError):
         where = f" in {scope} scope" if scope else ""
         super().__init__(
             f"slot not found: {label!r}{where}",
+            hint="run 'crdtmem list' to see the slots there are,"
+            f" or 'crdtmem create {label}' to make it",
             details={"label": label, "scope": scope},
         )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from crdtmem.errors import DocError, UpdateRejectedError
+from crdtmem.errors import SlotQuarantinedError
 from crdtmem.store.connection import mapped_errors
 from crdtmem.store.store import Store
 from crdtmem.store.whole_file import new_file
@@ -100,7 +100,7 @@ def _squash(store: Store, doc: int) -> None:
             )
             if not quarantined:
                 transaction.squash(doc)
-    except (DocError, UpdateRejectedError, ValueError):
+    except (SlotQuarantinedError, ValueError):
         # Its next write, or doctor, reports it; the other docs must not wait for that.
         logger.warning("doc %d is damaged and stays as it is", doc, exc_info=True)
 

@@ -57,7 +57,7 @@ def load_doc(
         UpdateRejectedError: If the scanner refuses one.
 
     """
-    checkpoint = load_checkpoint(connection, doc)
+    checkpoint = _intact_checkpoint(connection, doc)
     document = SlotDoc.load(writer_id(replica), checkpoint.state)
     if document.file != checkpoint.file:
         raise DocError("the checkpoint's text differs from its state")
@@ -120,8 +120,13 @@ def squash(connection: apsw.Connection, doc: int, replica: bytes, until: int) ->
 
 
 def blame_of(connection: apsw.Connection, doc: int) -> list[Run]:
-    """Return who wrote each part of a doc's present text, in text order."""
-    checkpoint = load_checkpoint(connection, doc)
+    """Return who wrote each part of a doc's present text, in text order.
+
+    Raises:
+        DocError: If the checkpoint or a row is damaged.
+
+    """
+    checkpoint = _intact_checkpoint(connection, doc)
     rows = log_of(connection, doc, after=checkpoint.lsn)
     runs, genesis = _replayed(checkpoint, rows)
     return [_resolved(run, genesis) for run in runs]
@@ -144,6 +149,13 @@ def trace_from(connection: apsw.Connection, doc: int, entry: EntryRow) -> Trace:
     return trace
 
 
+def _intact_checkpoint(connection: apsw.Connection, doc: int) -> Checkpoint:
+    checkpoint = load_checkpoint(connection, doc)
+    if checkpoint.digest != checkpoint.expected_digest:
+        raise DocError("the checkpoint is damaged")
+    return checkpoint
+
+
 Genesis = dict[int, tuple[int, str, str]]
 """Client id of a first text to its author: at_ms, replica in hex, lane."""
 
@@ -161,6 +173,7 @@ def _replayed(checkpoint: Checkpoint, rows: list[LogRow]) -> tuple[list[Run], Ge
     }
     file = checkpoint.file
     for row in rows:
+        require_intact(row)
         delta = decode_delta(row.delta)
         author = Author(row.lane, row.at_ms, row.replica)
         if row.is_genesis:

@@ -8,7 +8,7 @@ quarantine, and the other docs of the batch are not held up by it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -147,9 +147,10 @@ def _fresh(
         if record.replica_seq > known + 1:
             message = f"record {record.replica_seq} comes before {known + 1}"
             raise RemoteProtocolError("replica-gap", message)
-        envelope = decode_envelope(RecordKind.UPDATE, record.envelope)
-        if not isinstance(envelope, UpdateEnvelope):
-            raise RemoteProtocolError("bad-value", "the record holds no update")
+        # Of this kind, there is no other envelope.
+        envelope = cast(
+            "UpdateEnvelope", decode_envelope(RecordKind.UPDATE, record.envelope)
+        )
         _advance_stream(
             transaction.connection, namespace, record.replica, record.replica_seq
         )

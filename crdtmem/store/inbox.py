@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from crdtmem.doc.delta import Delta, encode_delta
 from crdtmem.doc.slot_doc import SlotDoc
-from crdtmem.errors import DocError, UpdateRejectedError
+from crdtmem.errors import DocError, SlotQuarantinedError, UpdateRejectedError
 from crdtmem.protocol.envelopes import UpdateEnvelope, Write, read_undo_targets
 from crdtmem.protocol.records import DocKind
 from crdtmem.scope import LABEL_PATTERN
@@ -69,8 +69,9 @@ class Inbox:
                 raise DocError(f"the slot is quarantined: {base.quarantined}")
             with connection:
                 self._apply(before, base, batch)
-        except (DocError, UpdateRejectedError) as exc:
+        except (DocError, UpdateRejectedError, SlotQuarantinedError) as exc:
             self._store.docs.pop(base.doc, None)
+            self._tx.mark_damaged()
             for record in batch:
                 self._quarantine(base.doc, record, exc.code)
 

@@ -53,6 +53,17 @@ class Checkpoint(NamedTuple):
     file: str
     blame: bytes
     genesis: str
+    digest: bytes = b""
+
+    @property
+    def expected_digest(self) -> bytes:
+        """What the digest must be; nothing for a checkpoint that was never saved."""
+        if not self.lsn:
+            return b""
+        parts = [self.namespace, self.name, self.lsn, self.file, self.genesis]
+        digest = hashlib.sha256(json.dumps(parts).encode())
+        digest.update(self.blame + self.state)
+        return digest.digest()[:DIGEST_BYTES]
 
 
 def digest_of(row: LogRow) -> bytes:
@@ -144,8 +155,8 @@ def make_doc(connection: apsw.Connection, namespace: str, kind: int, name: str) 
 def load_checkpoint(connection: apsw.Connection, doc: int) -> Checkpoint:
     """Return what stands behind a doc's rows."""
     for row in connection.execute(
-        "SELECT namespace, name, state, state_lsn, file, blame, genesis FROM doc"
-        " WHERE doc = :doc",
+        "SELECT namespace, name, state, state_lsn, file, blame, genesis, digest"
+        " FROM doc WHERE doc = :doc",
         {"doc": doc},
     ):
         return Checkpoint(*row)
@@ -158,7 +169,7 @@ def save_checkpoint(
     """Replace what stands behind a doc's rows."""
     connection.execute(
         "UPDATE doc SET state = :state, state_lsn = :lsn, file = :file,"
-        " blame = :blame, genesis = :genesis WHERE doc = :doc",
+        " blame = :blame, genesis = :genesis, digest = :digest WHERE doc = :doc",
         {
             "doc": doc,
             "state": checkpoint.state,
@@ -166,5 +177,6 @@ def save_checkpoint(
             "file": checkpoint.file,
             "blame": checkpoint.blame,
             "genesis": checkpoint.genesis,
+            "digest": checkpoint.expected_digest,
         },
     )

@@ -39,6 +39,7 @@ CREATE TABLE doc(
     file TEXT NOT NULL DEFAULT '',
     blame BLOB NOT NULL DEFAULT x'',
     genesis TEXT NOT NULL DEFAULT '{}',
+    digest BLOB NOT NULL DEFAULT x'',
     UNIQUE(namespace, kind, name)
 ) STRICT;
 
@@ -170,10 +171,10 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
     found = connection.pragma("user_version")
     application = connection.pragma("application_id")
     # SQLite files of other programs mostly have no application id at all, so a file
-    # without ours counts as fresh only while it has no tables either.
+    # without ours counts as fresh only while it has no tables and no version either.
     if application != APPLICATION_ID:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        if application or tables:
+        if application or tables or found:
             raise StoreCorruptError(path=path, reason="it is no store of crdtmem")
     if found > len(MIGRATIONS):
         raise SchemaTooNewError(path=path, found=found, known=len(MIGRATIONS))

@@ -43,7 +43,6 @@ from crdtmem.store.placement import (
     resolve_store_path,
 )
 from crdtmem.store.schema import is_current, migrate
-from crdtmem.store.slots import quarantine_slot
 
 if TYPE_CHECKING:
     from crdtmem.doc.slot_doc import SlotDoc
@@ -197,6 +196,9 @@ class Store:
         return self._connection or self._open()
 
     def _open(self) -> apsw.Connection:
+        if self._file_id is not None:
+            # Opened again, after a fork or a failed commit: the same file or none.
+            self._check_file()
         if not self.read_only and not self.path.exists():
             # SQLite would make it readable for everybody. O_EXCL: never a second
             # descriptor of a file that SQLite may have open already. Another process
@@ -216,7 +218,6 @@ class Store:
             raise
         self._connection = connection
         self._file_id = self._file_on_disk()
-        self._context = ""
         return connection
 
     @property
@@ -263,12 +264,12 @@ class Store:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         if transaction.damaged is not None:
-            doc, reason = transaction.damaged
             connection.execute("BEGIN IMMEDIATE")
-            quarantine_slot(connection, doc, reason)
+            transaction.mark_damaged()
             connection.execute("COMMIT")
 
     def _suspend_quietly(self) -> None:
+        self.docs.clear()
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -338,7 +339,7 @@ def _after_fork() -> None:
         _HELD.pop()._mutex.release()
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
     os.register_at_fork(
         before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
     )

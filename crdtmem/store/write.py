@@ -11,7 +11,8 @@ takes them:
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ import apsw
 from crdtmem.doc.delta import Delta, encode_delta
 from crdtmem.doc.slot_doc import SlotDoc, genesis_update
 from crdtmem.doc.text_form import units_of, view_of
+from crdtmem.doc.trace import Trace
 from crdtmem.errors import (
     DocError,
     SlotQuarantinedError,
@@ -35,7 +37,13 @@ from crdtmem.protocol.records import DocKind, genesis_client_id
 from crdtmem.store.about import about_store
 from crdtmem.store.audit import add_audit
 from crdtmem.store.context import new_replica_id
-from crdtmem.store.documents import catch_up, load_doc, squash, writer_id
+from crdtmem.store.documents import (
+    catch_up,
+    load_doc,
+    squash,
+    trace_from,
+    writer_id,
+)
 from crdtmem.store.history import add_entry, entries_of, prune_entries
 from crdtmem.store.log import (
     append_row,
@@ -46,7 +54,7 @@ from crdtmem.store.log import (
     make_doc,
 )
 from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, LogRow, SlotRow
-from crdtmem.store.slots import empty_slot, find_slot, save_slot
+from crdtmem.store.slots import empty_slot, find_slot, quarantine_slot, save_slot
 
 if TYPE_CHECKING:
     from crdtmem.store.store import Store
@@ -184,14 +192,28 @@ class Transaction:
                 transaction is rolled back.
 
         """
-        try:
+        with self._damage_of(row.doc, row.label):
             document = self._caught_up(row)
             if document.file != row.file:
                 raise DocError("the slot's text differs from its records")
-        except (DocError, UpdateRejectedError) as exc:
-            self.damaged = row.doc, str(exc)
-            raise SlotQuarantinedError(label=row.label, reason=str(exc)) from exc
         return document
+
+    def trace(self, row: SlotRow, entry: EntryRow) -> Trace:
+        """Return a kept text with all that was written since replayed on it.
+
+        Raises:
+            SlotQuarantinedError: If a record is damaged; see document.
+
+        """
+        with self._damage_of(row.doc, row.label):
+            return trace_from(self.connection, row.doc, entry)
+
+    def mark_damaged(self) -> None:
+        """Stop the writes of the slot whose record was found damaged, if any was."""
+        if self.damaged is not None:
+            doc, reason = self.damaged
+            quarantine_slot(self.connection, doc, reason)
+            self.damaged = None
 
     def write_slot(
         self, before: SlotRow | None, namespace: str, label: str, change: Change
@@ -226,8 +248,7 @@ class Transaction:
         if not change.keeps_rev:
             entry = self.keep_text(base, row, change, first_lsn)
         self.audit(base, row, change, [change.lane])
-        if entry is not None:
-            self.squash_if_long(row.doc)
+        self.squash_if_long(row.doc)
         return row, entry
 
     def materialised(self, document: SlotDoc, base: SlotRow, change: Change) -> SlotRow:
@@ -310,7 +331,16 @@ class Transaction:
         """Squash all records of a doc that no kept history entry needs."""
         kept = [e for e in entries_of(self.connection, doc) if not e.is_imported]
         until = min((e.first_lsn for e in kept), default=self._lsn + 1) - 1
-        squash(self.connection, doc, self.replica, until)
+        with self._damage_of(doc, load_checkpoint(self.connection, doc).name):
+            squash(self.connection, doc, self.replica, until)
+
+    @contextmanager
+    def _damage_of(self, doc: int, label: str) -> Iterator[None]:
+        try:
+            yield
+        except (DocError, UpdateRejectedError) as exc:
+            self.damaged = doc, str(exc)
+            raise SlotQuarantinedError(label=label, reason=str(exc)) from exc
 
     def _edit(self, document: SlotDoc, base: SlotRow, change: Change) -> int:
         """Change the document, log the records, and return the first one's step."""

@@ -6,7 +6,7 @@ whole lines; the tests hold the real ones against it.
 
 from dataclasses import dataclass, field
 
-from hypothesis import assume, strategies as st
+from hypothesis import strategies as st
 
 from crdtmem.doc.delta import Delta, Splice, apply_delta, joined
 from crdtmem.doc.text_form import append_splice, lines_of
@@ -14,22 +14,37 @@ from crdtmem.doc.trace import Trace
 from crdtmem.doc.undo import undo_delta
 from crdtmem.textdiff import diff_lines
 
-LINES = st.sampled_from(["a\n", "b\n", "\n", "é x\n", "🎉\n", "c\r\n", "dd\n"])
-FILES = st.lists(LINES, max_size=6).map("".join)
+LINES = ["a\n", "b\n", "\n", "é x\n", "🎉\n", "c\r\n", "dd\n"]
+FILES = st.lists(st.sampled_from(LINES), max_size=6).map("".join)
 # What editors leave behind: no final newline, and no whole lines.
 ROUGH_TEXTS = st.text("ab\né🎉", max_size=12)
+# Tests take these modulo what there is to pick from: strategies that are made anew for
+# each text cost many times what is tested.
+PICKS = st.integers(0, 255)
+INSERTS = st.sampled_from(["", "x", "\n", "x\n", "x\ny", "\nx"])
+ROUGH_CHANGES = st.lists(st.tuples(PICKS, PICKS, INSERTS), max_size=2)
+CHANGES = st.lists(st.tuples(PICKS, PICKS), min_size=1, max_size=3)
 
 
-def deltas_over(text):
-    """Any changes of a text, of whole lines or not."""
-    cuts = st.lists(st.integers(0, len(text)), max_size=6).map(sorted)
-    inserts = st.lists(st.text("x\ny", max_size=3), min_size=3, max_size=3)
-    return st.builds(_delta_of, cuts, inserts)
+def rough_delta(text, change):
+    """Change a text in up to two places, of whole lines or not."""
+    size = len(text) + 1
+    cuts = sorted(pick % size for start, end, _ in change for pick in (start, end))
+    places = zip(cuts[::2], cuts[1::2], change, strict=True)
+    return joined(Splice(start, end, insert) for start, end, (_, _, insert) in places)
 
 
-def _delta_of(cuts, inserts):
-    places = zip(cuts[::2], cuts[1::2], inserts, strict=False)
-    return joined(Splice(start, end, insert) for start, end, insert in places)
+def changed(file, change):
+    """Return a file with some lines new, moved or gone; markers are left alone."""
+    lines = lines_of(file)
+    for place, pick in change:
+        at = place % (len(lines) + 1)
+        is_old = at < len(lines) and "§" not in lines[at]
+        if is_old and pick % 2:
+            del lines[at]
+        else:
+            lines.insert(at, LINES[pick % len(LINES)])
+    return "".join(lines)
 
 
 def tidied(cells):
@@ -179,37 +194,28 @@ class History:
         return self.replayed(SlowTrace(self.texts[first]), first)
 
 
-@st.composite
-def histories(draw, min_writes=0, max_writes=6):
-    """Appends, replaces and undos in whole lines; append lines are unique markers."""
-    history = History(draw(FILES))
-    for step in range(draw(st.integers(min_writes, max_writes))):
-        kinds = ["append", "replace", "blank"] + ["undo"] * bool(history.deltas)
-        match draw(st.sampled_from(kinds)):
-            case "append":
-                text = draw(st.sampled_from(["{}", "{}\n", "\n{}", "{}\n\n"]))
-                history.append(text.format(f"§{step}§"))
-            case "blank":
-                history.append("\n")
-            case "replace":
-                history.replace(changed(draw, history.now))
-            case _:
-                last = len(history.deltas) - 1
-                first = draw(st.integers(0, last))
-                batch = range(first, draw(st.integers(first, min(last, first + 2))) + 1)
-                history.undo(batch)
-    # Some of them may have changed nothing.
-    assume(len(history.deltas) >= min_writes)
+_STEPS = st.tuples(
+    st.sampled_from(["append", "blank", "replace", "undo"]), PICKS, CHANGES
+)
+
+
+def _history_of(base, steps):
+    history = History(base)
+    for number, (kind, pick, change) in enumerate(steps):
+        count = len(history.deltas)
+        if kind == "append":
+            form = ["{}", "{}\n", "\n{}", "{}\n\n"][pick % 4]
+            history.append(form.format(f"§{number}§"))
+        elif kind == "blank":
+            history.append("\n")
+        elif kind == "replace" or not count:
+            history.replace(changed(history.now, change))
+        else:
+            first = pick % count
+            history.undo(range(first, min(count, first + len(change))))
     return history
 
 
-def changed(draw, file):
-    """Return a file with some lines changed, moved or gone; markers are left alone."""
-    lines = lines_of(file)
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(lines)))
-        if at < len(lines) and "§" not in lines[at] and draw(st.booleans()):
-            del lines[at]
-        else:
-            lines.insert(at, draw(LINES))
-    return "".join(lines)
+# Appends, replaces and undos in whole lines; what is appended is unique.
+HISTORIES = st.builds(_history_of, FILES, st.lists(_STEPS, max_size=7))
+WRITTEN = HISTORIES.filter(lambda history: history.deltas)

@@ -20,12 +20,12 @@ from crdtmem.doc.delta import Splice
 from crdtmem.doc.text_form import units_of, view_lines, view_of
 from crdtmem.errors import LocalProtocolError, RemoteProtocolError
 from crdtmem.limits import LANE_BYTES
-from tests.doc.histories import FILES, ROUGH_TEXTS, History, deltas_over
+from tests.doc.histories import FILES, ROUGH_CHANGES, ROUGH_TEXTS, History, rough_delta
 
 ANN = Author("ann", 1_000, b"a" * 16)
 BOB = Author("bob", 2_000, b"b" * 16)
 CY = Author("cy", 3_000, b"c" * 16)
-AUTHORS = st.sampled_from([ANN, BOB, CY, None])
+AUTHORS = st.lists(st.sampled_from([ANN, BOB, CY, None]), min_size=1, max_size=9)
 
 
 def runs_of(*parts):
@@ -36,19 +36,17 @@ def each_unit(runs):
     return [run.author for run in runs for _ in range(run.units)]
 
 
-def covers(size_units):
-    """Runs that cover a text of this size, as a store would keep them."""
-    authors = st.lists(AUTHORS, min_size=size_units, max_size=size_units)
-    # Replacing nobody joins the equal neighbours.
-    return authors.map(
-        lambda a: replace_author(runs_of(*((1, x) for x in a)), ANN, ANN)
-    )
+def cover_of(size_units, authors):
+    """Return runs that cover a text of this size, as a store would keep them."""
+    units = [(1, authors[unit % len(authors)]) for unit in range(size_units)]
+    # Replacing nobody joins equal neighbours.
+    return replace_author(runs_of(*units), ANN, ANN)
 
 
-@given(st.data(), ROUGH_TEXTS)
-def test_each_unit_belongs_to_the_write_that_inserted_it(data, base):
-    runs = data.draw(covers(units_of(base)))
-    delta = data.draw(deltas_over(base))
+@given(ROUGH_TEXTS, AUTHORS, ROUGH_CHANGES)
+def test_each_unit_belongs_to_the_write_that_inserted_it(base, authors, change):
+    runs = cover_of(units_of(base), authors)
+    delta = rough_delta(base, change)
     units = each_unit(runs)
     expected, at = [], 0
     for splice in delta:
@@ -60,9 +58,8 @@ def test_each_unit_belongs_to_the_write_that_inserted_it(data, base):
     after = apply_to_runs(runs, base, delta, CY)
 
     assert each_unit(after) == expected + units[at:]
-    assert all(
-        run.units > 0 and run.author != behind.author for run, behind in pairwise(after)
-    )
+    assert all(run.units for run in after)
+    assert all(run.author != behind.author for run, behind in pairwise(after))
 
 
 def test_blame_follows_a_history_of_writes():
@@ -120,16 +117,18 @@ def test_an_earlier_first_writer_takes_the_place_of_a_later_one():
     assert replace_author(runs, Author("cy", 3_001, CY.replica), ANN) == runs
 
 
-@given(st.data(), st.integers(0, 8))
-def test_known_authors_of_a_state_go_over_the_local_ones(data, size):
-    local, state = data.draw(covers(size)), data.draw(covers(size))
+@given(st.integers(0, 9), AUTHORS, AUTHORS)
+def test_known_authors_of_a_state_go_over_the_local_ones(size, lower, upper):
+    local, state = cover_of(size, lower), cover_of(size, upper)
     units = zip(each_unit(state), each_unit(local), strict=True)
 
     assert each_unit(overlay_runs(local, state)) == [a or b for a, b in units]
 
 
-@given(st.integers(0, 8).flatmap(covers))
-def test_runs_survive_the_wire(runs):
+@given(st.integers(0, 9), AUTHORS)
+def test_runs_survive_the_wire(size, authors):
+    runs = cover_of(size, authors)
+
     assert decode_runs(encode_runs(runs)) == runs
 
 
@@ -192,8 +191,8 @@ def test_the_newline_behind_a_line_is_no_part_of_it():
     ]
 
 
-@given(st.data(), FILES)
-def test_every_line_of_the_view_has_an_author(data, file):
-    runs = data.draw(covers(units_of(file)))
+@given(FILES, AUTHORS)
+def test_every_line_of_the_view_has_an_author(file, authors):
+    runs = cover_of(units_of(file), authors)
 
     assert [line.text for line in blame_lines(runs, file)] == view_lines(view_of(file))

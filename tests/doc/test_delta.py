@@ -18,11 +18,7 @@ from crdtmem.doc.delta import (
 )
 from crdtmem.doc.text_form import append_splice, view_of
 from crdtmem.textdiff import diff_lines
-from tests.doc.histories import FILES, ROUGH_TEXTS, deltas_over
-
-ROUGH_CHANGES = ROUGH_TEXTS.flatmap(
-    lambda text: st.tuples(st.just(text), deltas_over(text))
-)
+from tests.doc.histories import FILES, PICKS, ROUGH_CHANGES, ROUGH_TEXTS, rough_delta
 
 
 def test_a_splice_inserts_in_front_of_what_it_deletes():
@@ -74,23 +70,20 @@ def test_joining_keeps_the_order_of_inserted_and_deleted_text():
     )
 
 
-@given(st.data())
-def test_an_event_of_pycrdt_becomes_what_it_did_to_the_text(data):
-    texts = st.text("ab\né漢🎉", max_size=6)
+@given(ROUGH_TEXTS, st.lists(st.tuples(PICKS, PICKS, ROUGH_TEXTS), max_size=4))
+def test_an_event_of_pycrdt_becomes_what_it_did_to_the_text(old, edits):
     doc: Doc[Text] = Doc()
-    doc["content"] = text = Text(data.draw(texts))
-    old = str(text)
+    doc["content"] = text = Text(old)
     events: list[dict[str, object]] = []
     subscription = text.observe(
         lambda event: events.extend(event.delta)  # type: ignore[attr-defined]  # a gap of the stub
     )
     with doc.transaction():
-        for _ in range(data.draw(st.integers(1, 4))):
+        for first, second, insert in edits:
             now = str(text)
-            start = data.draw(st.integers(0, len(now)))
-            end = data.draw(st.integers(start, len(now)))
+            start, end = sorted(pick % (len(now) + 1) for pick in (first, second))
             start_bytes, end_bytes = len(now[:start].encode()), len(now[:end].encode())
-            text.insert(end_bytes, data.draw(texts))
+            text.insert(end_bytes, insert)
             del text[start_bytes:end_bytes]
     text.unobserve(subscription)
 
@@ -123,9 +116,9 @@ def test_an_event_that_does_not_fit_the_text_is_refused(event, words):
         delta_of_event("é🎉", event)
 
 
-@given(ROUGH_CHANGES)
-def test_a_delta_survives_the_database(change):
-    _, delta = change
+@given(ROUGH_TEXTS, ROUGH_CHANGES)
+def test_a_delta_survives_the_database(text, change):
+    delta = rough_delta(text, change)
 
     assert decode_delta(encode_delta(delta)) == delta
 
@@ -211,9 +204,9 @@ def test_diffs_and_appends_are_of_whole_lines(old, new, text):
     assert is_whole_lines(view_of(old), (Splice(*append_splice(view_of(old), text)),))
 
 
-@given(ROUGH_CHANGES)
-def test_any_change_can_be_made_in_whole_lines(change):
-    old, delta = change
+@given(ROUGH_TEXTS, ROUGH_CHANGES)
+def test_any_change_can_be_made_in_whole_lines(old, change):
+    delta = rough_delta(old, change)
     widened = in_whole_lines(old, delta)
 
     assert is_whole_lines(old, widened)

@@ -5,8 +5,17 @@ from hypothesis import given, strategies as st
 
 from crdtmem.doc.delta import Splice, apply_delta, is_whole_lines
 from crdtmem.doc.rebase import merge_delta
-from crdtmem.doc.text_form import file_of, lines_of, view_lines, view_of
-from tests.doc.histories import ROUGH_TEXTS, History, changed, deltas_over, histories
+from crdtmem.doc.text_form import file_of, lines_of, view_of
+from tests.doc.histories import (
+    CHANGES,
+    FILES,
+    HISTORIES,
+    ROUGH_CHANGES,
+    ROUGH_TEXTS,
+    History,
+    changed,
+    rough_delta,
+)
 
 
 def merged(history, content_file):
@@ -46,46 +55,46 @@ def test_a_stale_change_is_made_to_the_text_of_today(base, other, content, expec
     assert merged(history, content) == expected
 
 
-@given(st.data(), histories())
-def test_a_merge_gives_what_a_slow_trace_gives(data, history):
-    content = changed(data.draw, history.texts[0])
+@given(HISTORIES, CHANGES)
+def test_a_merge_gives_what_a_slow_trace_gives(history, change):
+    content = changed(history.texts[0], change)
     slow = history.slow_trace(0)
 
     assert merged(history, content) == slow.merged(history.texts[0], content)
 
 
 @pytest.mark.requirement("P3")
-@given(st.data(), histories())
-def test_every_line_that_the_caller_did_not_see_stays_whole_and_once(data, history):
-    content = changed(data.draw, history.texts[0])
+@given(HISTORIES, CHANGES)
+def test_every_line_that_the_caller_did_not_see_stays_whole_and_once(history, change):
+    content = changed(history.texts[0], change)
     before = [line for line in lines_of(history.now) if "§" in line]
 
     after = [line for line in lines_of(merged(history, content)) if "§" in line]
     assert after == before
 
 
-@given(histories())
+@given(HISTORIES)
 def test_a_change_of_nothing_merges_to_nothing(history):
     assert merge_delta(history.trace(0), history.texts[0], history.texts[0]) == ()
 
 
-@given(st.data(), histories(max_writes=0))
-def test_with_nothing_written_since_the_text_becomes_the_callers(data, history):
-    content = changed(data.draw, history.now)
+@given(FILES, CHANGES)
+def test_with_nothing_written_since_the_text_becomes_the_callers(base, change):
+    history = History(base)
+    content = changed(base, change)
 
     assert merged(history, content) == content
 
 
-@given(st.data(), ROUGH_TEXTS)
-def test_merges_over_editors_changes_within_lines_are_of_whole_lines(data, base):
+@given(ROUGH_TEXTS, st.lists(ROUGH_CHANGES, max_size=3), CHANGES)
+def test_merges_over_editors_changes_are_of_whole_lines(base, rough, change):
     history = History(base)
-    for _ in range(data.draw(st.integers(0, 3))):
-        history.write(data.draw(deltas_over(history.now)))
-    content = changed(data.draw, file_of(view_of(base)))
+    for edit in rough:
+        history.write(rough_delta(history.now, edit))
+    content = changed(file_of(view_of(base)), change)
 
-    merged_view = view_of(merged(history, content))
-    lines = {*view_lines(view_of(history.now)), *view_lines(view_of(content))}
-    assert {*view_lines(merged_view)} <= lines
+    known = {view_of(line) for line in [*lines_of(history.now), *lines_of(content)]}
+    assert {view_of(line) for line in lines_of(merged(history, content))} <= known
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,17 @@ from hypothesis import given, strategies as st
 
 from crdtmem.doc.delta import Splice
 from crdtmem.doc.trace import Fate, Trace, TraceRun
-from tests.doc.histories import History, deltas_over, histories, tidied
+from tests.doc.histories import (
+    HISTORIES,
+    ROUGH_CHANGES,
+    WRITTEN,
+    History,
+    rough_delta,
+    tidied,
+)
 
 
-@given(histories())
+@given(HISTORIES)
 def test_from_any_kept_text_on_the_live_runs_spell_the_text_of_today(history):
     for first, base in enumerate(history.texts):
         trace = history.trace(first)
@@ -17,7 +24,7 @@ def test_from_any_kept_text_on_the_live_runs_spell_the_text_of_today(history):
         assert trace.base() == base
 
 
-@given(histories(min_writes=2))
+@given(WRITTEN)
 def test_each_character_has_the_fate_that_a_slow_trace_gives_it(history):
     for first in range(len(history.texts)):
         slow = history.slow_trace(first)
@@ -26,11 +33,11 @@ def test_each_character_has_the_fate_that_a_slow_trace_gives_it(history):
         assert tidied(history.trace(first).runs) == tidied(slow.cells)
 
 
-@given(st.data())
-def test_changes_within_lines_are_traced_too(data):
+@given(st.lists(ROUGH_CHANGES, max_size=6))
+def test_changes_within_lines_are_traced_too(changes):
     history = History("aé\nb🎉")
-    for _ in range(data.draw(st.integers(1, 6))):
-        history.write(data.draw(deltas_over(history.now)))
+    for change in changes:
+        history.write(rough_delta(history.now, change))
 
     assert history.trace(0).text() == history.now
     assert tidied(history.trace(0).runs) == tidied(history.slow_trace(0).cells)

@@ -1,24 +1,27 @@
 """crdtmem.doc.undo"""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
 
 from crdtmem.doc.delta import Splice, apply_delta, is_whole_lines
 from crdtmem.doc.text_form import view_of
 from crdtmem.doc.trace import Trace
 from crdtmem.doc.undo import undo_delta
 from tests.doc.histories import (
+    CHANGES,
     FILES,
+    PICKS,
+    ROUGH_CHANGES,
     ROUGH_TEXTS,
+    WRITTEN,
     History,
     changed,
-    deltas_over,
-    histories,
+    rough_delta,
 )
 
 
 @pytest.mark.requirement("P4")
-@given(histories(min_writes=1))
+@given(WRITTEN)
 def test_undone_newest_first_a_history_goes_back_through_its_texts(history):
     last = len(history.deltas)
     for number in reversed(range(last)):
@@ -28,7 +31,7 @@ def test_undone_newest_first_a_history_goes_back_through_its_texts(history):
         assert history.now == expected
 
 
-@given(histories(min_writes=1))
+@given(WRITTEN)
 def test_redone_newest_first_a_history_comes_back_through_its_texts(history):
     last = len(history.deltas)
     for number in reversed(range(last)):
@@ -40,9 +43,9 @@ def test_redone_newest_first_a_history_comes_back_through_its_texts(history):
         assert history.now == expected
 
 
-@given(st.data(), histories(min_writes=1))
-def test_any_write_can_be_undone_and_redone_again_and_again(data, history):
-    number = data.draw(st.integers(0, len(history.deltas) - 1))
+@given(WRITTEN, PICKS)
+def test_any_write_can_be_undone_and_redone_again_and_again(history, pick):
+    number = pick % len(history.deltas)
     before, undo = history.now, history.undo({number})
     after = history.now
     for _ in range(3 if undo else 0):
@@ -53,10 +56,10 @@ def test_any_write_can_be_undone_and_redone_again_and_again(data, history):
         assert history.now == after
 
 
-@given(st.data(), histories(min_writes=1))
-def test_a_batch_is_undone_as_if_its_writes_had_not_been(data, history):
-    first = data.draw(st.integers(0, len(history.deltas) - 1))
-    batch = range(first, data.draw(st.integers(first, len(history.deltas) - 1)) + 1)
+@given(WRITTEN, PICKS, PICKS)
+def test_a_batch_is_undone_as_if_its_writes_had_not_been(history, pick, size):
+    first = pick % len(history.deltas)
+    batch = range(len(history.deltas))[first : first + 1 + size % 5]
     expected = history.slow_trace(first).undone(frozenset(batch))
     is_newest = batch[-1] == len(history.deltas) - 1
     history.undo(batch)
@@ -67,25 +70,23 @@ def test_a_batch_is_undone_as_if_its_writes_had_not_been(data, history):
 
 
 @pytest.mark.requirement("P4")
-@given(st.data(), histories(min_writes=1))
-def test_an_undo_keeps_every_line_that_was_appended_later(data, history):
-    number = data.draw(st.integers(0, len(history.deltas) - 1))
-    expected = [
-        f"§{later}§"
-        for later in range(100, 100 + data.draw(st.integers(1, 3)))
-        if history.append(f"§{later}§") is not None
-    ]
+@given(WRITTEN, PICKS)
+def test_an_undo_keeps_every_line_that_was_appended_later(history, pick):
+    number = pick % len(history.deltas)
+    expected = ["§later§", "§last§"]
+    for line in expected:
+        history.append(line)
     history.undo({number})
 
     lines = history.now.split("\n")
     assert [line for line in lines if line in expected] == expected
 
 
-@given(st.data(), ROUGH_TEXTS)
-def test_what_editors_did_within_lines_is_undone_in_whole_lines(data, base):
+@given(ROUGH_TEXTS, ROUGH_CHANGES, ROUGH_CHANGES)
+def test_what_editors_did_within_lines_is_undone_in_whole_lines(base, first, second):
     history = History(base)
-    for _ in range(2):
-        history.write(data.draw(deltas_over(history.now)))
+    for change in (first, second):
+        history.write(rough_delta(history.now, change))
     before = history.now
     delta = undo_delta(history.trace(0), frozenset({0, 1}))
 
@@ -93,28 +94,28 @@ def test_what_editors_did_within_lines_is_undone_in_whole_lines(data, base):
     assert is_whole_lines(before, delta)
 
 
-@given(st.data(), ROUGH_TEXTS)
-def test_an_undo_of_an_editors_change_glues_no_later_line(data, base):
+@given(ROUGH_TEXTS, ROUGH_CHANGES, ROUGH_CHANGES)
+def test_an_undo_of_an_editors_change_glues_no_later_line(base, first, second):
     history = History(base)
-    rough = [history.write(data.draw(deltas_over(history.now))) for _ in range(2)]
-    later = [f"§{n}§" for n in range(2) if history.append(f"§{n}§") is not None]
+    for change in (first, second):
+        history.write(rough_delta(history.now, change))
+    rough = range(len(history.deltas))
+    later = ["§later§", "§last§"]
+    for line in later:
+        history.append(line)
     for number in rough:
-        if number is not None:
-            history.undo({number})
+        history.undo({number})
 
     assert [line for line in history.now.split("\n") if "§" in line] == later
 
 
-@given(st.data(), FILES)
-def test_two_undos_at_one_time_of_one_write_are_one(data, base):
+@given(FILES, CHANGES)
+def test_what_is_undone_already_leaves_nothing_to_undo(base, change):
     history = History(base)
-    history.replace(changed(data.draw, base))
+    history.replace(changed(base, change))
     history.undo({0})
-    count = len(history.deltas)
-    again = undo_delta(history.trace(0), frozenset({0}))
 
-    assert again == ()
-    assert len(history.deltas) == count
+    assert undo_delta(history.trace(0), frozenset({0})) == ()
 
 
 def test_lines_come_back_where_they_stood():

@@ -137,7 +137,7 @@ def contents_of(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def record(update: bytes, *, seq: int = 1, label: str = "plan", **of: Any) -> Record:
     """Make a record of the foreign replica with one write in it."""
-    fields = {"is_genesis": False, "counter": 0, "lane": "x", "at_ms": 5, "op": "append"}
-    write = Write(**{**fields, "update": update, **of})
+    plain = {"is_genesis": False, "counter": 0, "lane": "x", "at_ms": 5, "op": "edit"}
+    write = Write(**{**plain, "update": update, **of})
     envelope = UpdateEnvelope(DocKind.SLOT, label, (write,))
     return Record(FOREIGN, seq, encode_envelope(envelope), origin=0)

@@ -1,0 +1,353 @@
+"""The rest of the table: every command that click reads."""
+
+from crdtmem.cli.grammar import Argument, Command, Option
+from crdtmem.cli.options import LABEL, LINES, QUICK_COMMANDS
+
+__all__ = ["COMMANDS"]
+
+_REQUEST_ID = Option(
+    ("--request-id",), "Names this call: repeated, it writes once.", is_left_out=True
+)
+_GUARDS = (
+    Option(
+        ("--expected-rev",),
+        "Refuse unless the slot is still at this rev.",
+        "whole",
+        is_left_out=True,
+    ),
+    Option(
+        ("--expected-hash",),
+        "Refuse unless the slot still has this content hash.",
+        is_left_out=True,
+    ),
+    _REQUEST_ID,
+)
+_BASE_REV = Option(
+    ("--base-rev",),
+    "The rev the text was made from; later writes are merged in.",
+    "whole",
+    is_left_out=True,
+)
+_TEXT_SOURCE = (
+    Option(("--file",), "Read the text from this file.", called="source"),
+    Option(("--keep-newline",), "Keep the final line end of what is read.", "flag"),
+)
+_DRY_RUN = Option(("--dry-run",), "Show what would be done; write nothing.", "flag")
+_PROGRESS = Option(
+    ("--progress",),
+    "plain: a line on stderr each 5 s.",
+    "choice",
+    choices=("plain",),
+    called="progress_",
+)
+_LIMIT_20 = Option(("--limit",), "At most so many (20).", "whole", default=20)
+_TEXT = Argument("text", is_required=False)
+
+
+def _meta_flag(on: str, off: str, help_text: str) -> Option:
+    return Option(
+        (f"--{on}",),
+        help_text,
+        "flag",
+        off=(f"--{off}",),
+        is_left_out=True,
+        called={"pin": "pinned"}.get(on, ""),
+    )
+
+
+_WATCHING = (
+    Command(
+        "watch",
+        "Print a line for each change, as it happens",
+        "watching",
+        "look",
+        arguments=(Argument("labels", is_required=False, is_many=True),),
+        options=(Option(("--once",), "Stop after the first change.", "flag"),),
+    ),
+)
+
+_WRITING = (
+    Command(
+        "create",
+        "Make a slot",
+        "writing",
+        "write",
+        arguments=(LABEL, _TEXT),
+        options=(
+            Option(
+                ("--size-limit",),
+                "Most characters it may hold (2000).",
+                "whole",
+                is_left_out=True,
+            ),
+            Option(("--description",), "What the slot is for.", is_left_out=True),
+            Option(("--no-pin",), "Leave it out of the context.", "flag"),
+            Option(("--read-only",), "Refuse all writes.", "flag"),
+            Option(("--append-only",), "Refuse all writes but appends.", "flag"),
+            *_TEXT_SOURCE,
+            _REQUEST_ID,
+        ),
+        is_text=True,
+    ),
+    Command(
+        "append",
+        "Add text to a slot, on lines of its own",
+        "writing",
+        "write",
+        arguments=(LABEL, _TEXT),
+        options=(*_TEXT_SOURCE, *_GUARDS),
+        is_text=True,
+        more="Appends made at the same time elsewhere all survive, whole.",
+    ),
+    Command(
+        "replace",
+        "Give a slot a new text",
+        "writing",
+        "write",
+        arguments=(LABEL, _TEXT),
+        options=(
+            _BASE_REV,
+            Option(("--force",), "Write over what is there, unread.", "flag"),
+            *_TEXT_SOURCE,
+            *_GUARDS,
+        ),
+        is_text=True,
+        more="Needs --base-rev, --expected-rev, --expected-hash or --force.",
+    ),
+    Command(
+        "edit",
+        "Change a part of a slot, or open it in $EDITOR",
+        "writing",
+        "write",
+        arguments=(LABEL, _TEXT),
+        options=(
+            Option(("--old",), "The text to be replaced, exactly."),
+            Option(("--new",), "What takes its place."),
+            Option(("--occurrence",), "Which one, from 1.", "whole"),
+            Option(("--all",), "Every occurrence.", "flag", called="is_all"),
+            Option(("--insert-after",), "Insert TEXT after this line.", "whole"),
+            _BASE_REV,
+            *_TEXT_SOURCE,
+            *_GUARDS,
+        ),
+        is_text=True,
+        more="Without --old and --insert-after it opens $EDITOR, and what others"
+        " write meanwhile is merged in.",
+    ),
+    Command(
+        "delete",
+        "Delete a slot; undo brings it back",
+        "writing",
+        "write",
+        arguments=(LABEL,),
+        options=(Option(("--yes",), "Do not ask.", "flag"), *_GUARDS),
+    ),
+    Command(
+        "meta",
+        "Show or change what is known of a slot besides its text",
+        "writing",
+        "write",
+        arguments=(LABEL,),
+        options=(
+            Option(
+                ("--size-limit",),
+                "Most characters it may hold.",
+                "whole",
+                is_left_out=True,
+            ),
+            Option(("--description",), "What the slot is for.", is_left_out=True),
+            _meta_flag("pin", "no-pin", "Show it in the context, or not."),
+            _meta_flag("read-only", "writable", "Refuse all writes, or not."),
+            _meta_flag("append-only", "free", "Refuse all but appends, or not."),
+            _REQUEST_ID,
+        ),
+    ),
+)
+
+_HISTORY = (
+    Command(
+        "undo",
+        "Take back a write, and keep what others wrote since",
+        "history",
+        "read",
+        arguments=(LABEL, Argument("entry_id", is_required=False)),
+        options=(_DRY_RUN, *_GUARDS),
+        more="Without an id: the newest write of this lane.",
+    ),
+    Command(
+        "restore",
+        "Write a kept text of a slot again",
+        "history",
+        "read",
+        arguments=(LABEL, Argument("entry_id")),
+        options=_GUARDS,
+        more="Needs --expected-rev or --expected-hash.",
+    ),
+    Command(
+        "log",
+        "Show the kept history of a slot, or all changes",
+        "history",
+        "look",
+        arguments=(Argument("label", is_required=False),),
+        options=(
+            _LIMIT_20,
+            Option(("--by",), "Only writes of this lane."),
+            Option(("-p", "--patch"), "Show what each write changed.", "flag"),
+        ),
+    ),
+    Command(
+        "diff",
+        "Compare two texts of a slot, by rev or history id",
+        "history",
+        "look",
+        arguments=(
+            LABEL,
+            Argument("a", is_required=False),
+            Argument("b", is_required=False),
+        ),
+        options=(Option(("--exit-code",), "Exit with 1 if they differ.", "flag"),),
+        more="Without A and B: from before the last write to now.",
+    ),
+    Command(
+        "blame",
+        "Show who wrote each line",
+        "history",
+        "look",
+        arguments=(LABEL,),
+        options=(LINES,),
+    ),
+)
+
+_STORE = (
+    Command(
+        "export",
+        "Write all slots to a file, or to a folder of Markdown",
+        "transfer",
+        "look",
+        arguments=(Argument("path", is_required=False),),
+        options=(
+            Option(
+                ("--format",),
+                "jsonl keeps everything, markdown the texts (jsonl).",
+                "choice",
+                choices=("jsonl", "markdown"),
+                default="jsonl",
+                called="form",
+            ),
+            Option(("--no-history",), "Leave out the kept past texts.", "flag"),
+            _PROGRESS,
+        ),
+    ),
+    Command(
+        "import",
+        "Take in an export, or a folder of Markdown",
+        "transfer",
+        "write",
+        arguments=(Argument("path"),),
+        options=(
+            Option(
+                ("--on-conflict",),
+                "Where both sides changed (report).",
+                "choice",
+                choices=("report", "append", "replace"),
+                default="report",
+            ),
+            Option(("--revive",), "Bring back slots that were deleted here.", "flag"),
+            Option(("--strict",), "Write nothing if one record is bad.", "flag"),
+            _DRY_RUN,
+            _PROGRESS,
+        ),
+        more="A second run of one source changes nothing.",
+    ),
+    Command(
+        "doctor",
+        "Check the store, and repair it",
+        "maintenance",
+        "read",
+        options=(
+            Option(("--repair",), "Put right what can be.", "flag"),
+            Option(("--deep",), "Read every page.", "flag"),
+            _PROGRESS,
+        ),
+    ),
+    Command(
+        "compact",
+        "Squash old records now",
+        "maintenance",
+        "read",
+        options=(_PROGRESS,),
+    ),
+    Command(
+        "backup",
+        "Copy the store, consistently, while it is in use",
+        "maintenance",
+        "read",
+        arguments=(Argument("path"),),
+        options=(_PROGRESS,),
+    ),
+)
+
+_SETTINGS = (
+    Command(
+        "init",
+        "Give this repository a project id of its own",
+        "settings",
+        "none",
+        options=(
+            Option(("--name",), "A name for people."),
+            Option(("--new-id",), "Part this clone from the others.", "flag"),
+        ),
+    ),
+    Command(
+        "config",
+        "Show or change settings",
+        "settings",
+        "none",
+        arguments=(
+            Argument(
+                "action",
+                is_required=False,
+                choices=("list", "get", "set", "unset", "path"),
+            ),
+            Argument("key", is_required=False),
+            Argument("value", is_required=False),
+        ),
+        is_text=True,
+        more="list (the default), get KEY, set KEY VALUE, unset KEY, or path.",
+    ),
+    Command(
+        "completion",
+        "Print a completion script for a shell",
+        "completion",
+        "none",
+        arguments=(Argument("shell", choices=("bash", "zsh", "fish")),),
+        options=(
+            Option(("--install",), "Add one line to the shell's own file.", "flag"),
+        ),
+    ),
+    Command(
+        "demo",
+        "Show that nothing is lost: four writers, one rewriter, one kill",
+        "demo",
+        "none",
+        options=(
+            Option(("--lanes",), "Writing processes (4).", "whole", default=4),
+            Option(
+                ("--lines",),
+                "Appends of each (50).",
+                "whole",
+                default=50,
+                called="lines_each",
+            ),
+            Option(("--rng",), "Seed of the pauses (1).", "whole", default=1),
+            Option(("--keep",), "Keep the store.", "flag"),
+        ),
+    ),
+)
+
+COMMANDS = {
+    command.name: command
+    for group in (QUICK_COMMANDS, _WATCHING, _WRITING, _HISTORY, _STORE, _SETTINGS)
+    for command in group
+}
+"""Every command by its name, in the order of the help."""

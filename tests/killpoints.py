@@ -1,0 +1,132 @@
+"""The places at which a test can kill, or hold, a process, by name.
+
+The product has no failpoints. A name stands for a function of the product and a side
+of it; `install` wraps that function from outside, in the process that is to die or to
+wait. A place inside a function is a reason to split it into named steps.
+"""
+
+import contextlib
+import functools
+import importlib
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "IN_LINE",
+    "KILL_POINTS",
+    "KillPoint",
+    "counted",
+    "install",
+    "kill_this_process",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KillPoint:
+    """A side of a function.
+
+    Attributes:
+        module: Where the function lives.
+        function: Its name there, or ``Class.method``.
+        side: Before the function does anything, or after it has returned.
+
+    """
+
+    module: str
+    function: str
+    side: Literal["before", "after"]
+
+
+KILL_POINTS = {
+    "write.before-edit": KillPoint(
+        "crdtmem.store.write", "Transaction._edit", "before"
+    ),
+    "write.before-commit": KillPoint(
+        "crdtmem.store.write", "Transaction.commit", "before"
+    ),
+    "write.after-commit": KillPoint(
+        "crdtmem.store.write", "Transaction.commit", "after"
+    ),
+    "checkpoint.before": KillPoint(
+        "crdtmem.store.store", "Store._checkpoint", "before"
+    ),
+    "checkpoint.after": KillPoint("crdtmem.store.store", "Store._checkpoint", "after"),
+    "squash.mid": KillPoint("crdtmem.store.log", "save_checkpoint", "after"),
+}
+
+# Not to be killed at: it tells that a writer has to wait for the lock.
+IN_LINE = KillPoint("crdtmem.store.flock", "wait_lock", "before")
+
+
+def kill_this_process() -> None:
+    """Die on the spot: no handler, no flush, no unlock runs."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def install(
+    point: KillPoint, action: Callable[[], object], *, nth: int | None = None
+) -> Callable[[], None]:
+    """Do something whenever a point is passed, or the nth time only.
+
+    Args:
+        point: Which point.
+        action: What to do there.
+        nth: From 1. None for every time.
+
+    Returns:
+        What takes the wrapping away again.
+
+    """
+    owner: Any = importlib.import_module(point.module)
+    *path, name = point.function.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    original = getattr(owner, name)
+    passed = 0
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal passed
+        passed += 1
+        is_due = nth is None or passed == nth
+        if is_due and point.side == "before":
+            action()
+        result = original(*args, **kwargs)
+        if is_due and point.side == "after":
+            action()
+        return result
+
+    # A function is also bound in each module that imported it by name.
+    owners = [owner] if path else _modules_with(name, original)
+    for each in owners:
+        setattr(each, name, wrapped)
+
+    def uninstall() -> None:
+        for each in owners:
+            setattr(each, name, original)
+
+    return uninstall
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count how often each kill point is passed in the block, in this process."""
+    passed: Counter[str] = Counter()
+    with contextlib.ExitStack() as stack:
+        for name, point in KILL_POINTS.items():
+            stack.callback(install(point, functools.partial(passed.update, [name])))
+        yield passed
+
+
+def _modules_with(name: str, function: object) -> list[Any]:
+    return [
+        module
+        for key, module in list(sys.modules.items())
+        if key.partition(".")[0] in {"crdtmem", "relay", "tests"}
+        and getattr(module, name, None) is function
+    ]

@@ -1,0 +1,189 @@
+"""Yjs itself reads what the stores write, and the stores take what Yjs writes.
+
+Yjs is installed from npm when a test first needs it, into a folder that git ignores.
+On a machine of a developer without Node.js these tests are skipped, in CI never.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from base64 import b64decode, b64encode
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from crdtmem.doc.slot_doc import SlotDoc
+from crdtmem.doc.text_form import units_of
+from crdtmem.protocol.envelopes import (
+    UpdateEnvelope,
+    Write,
+    decode_envelope,
+    encode_envelope,
+)
+from crdtmem.protocol.records import DocKind, RecordKind, client_id
+from crdtmem.store.exchange import Record, receive
+from tests.conftest import PROFILE
+from tests.histories import History
+from tests.sites import LANES, NAMESPACE, Look, site_pool
+
+YJS = "yjs@13.6.33"
+FOLDER = Path(__file__).parents[1] / "bench" / "results" / YJS.replace("@", "-")
+NODE = shutil.which("node")
+INSTALL_TIMEOUT_S = 50
+RUN_TIMEOUT_S = 50
+
+HISTORIES = {"default": 100, "campaign": 2_000}[PROFILE]
+EDITOR = bytes(range(16))
+
+needs_node = pytest.mark.skipif(
+    NODE is None and os.environ.get("CI_RUN") != "1", reason="Node.js is not installed"
+)
+
+SCRIPT = """
+import * as Y from 'yjs'
+import { readFileSync } from 'node:fs'
+
+// Documents in, as updates in their order; what Yjs makes of them out.
+const bytes = text => new Uint8Array(Buffer.from(text, 'base64'))
+const text = bytes => Buffer.from(bytes).toString('base64')
+const results = JSON.parse(readFileSync(0, 'utf8')).map(({ updates, clientId, add }) => {
+  const doc = new Y.Doc()
+  for (const update of updates) Y.applyUpdate(doc, bytes(update))
+  const content = doc.getText('content')
+  const result = {
+    text: content.toString(),
+    settings: doc.getMap('meta').toJSON(),
+    clocks: Object.fromEntries(Y.decodeStateVector(Y.encodeStateVector(doc))),
+    isPending: Boolean(doc.store.pendingStructs || doc.store.pendingDs),
+    state: text(Y.encodeStateAsUpdate(doc)),
+  }
+  if (add !== undefined) {
+    doc.clientID = clientId
+    doc.on('update', update => { result.update = text(update) })
+    content.insert(content.length, add)
+  }
+  return result
+})
+console.log(JSON.stringify(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def yjs():
+    """Return a function that hands documents to Yjs, all in one process."""
+    if not (FOLDER / "node_modules" / "yjs" / "package.json").exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-save"]
+        subprocess.run(
+            ["npm", "install", *options, YJS],
+            cwd=FOLDER,
+            check=True,
+            timeout=INSTALL_TIMEOUT_S,
+        )
+    script = FOLDER / "apply.mjs"
+    script.write_text(SCRIPT, encoding="utf-8")
+
+    def run(documents):
+        done = subprocess.run(
+            ["node", script.name],
+            cwd=FOLDER,
+            input=json.dumps(documents).encode(),
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=RUN_TIMEOUT_S,
+        )
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def sites():
+    with site_pool(3) as found:
+        yield found
+
+
+def updates_in(posts, label):
+    """Return the updates of a slot in some records, for JSON."""
+    found = []
+    for post in posts:
+        envelope = decode_envelope(RecordKind.UPDATE, post.record.envelope)
+        assert isinstance(envelope, UpdateEnvelope)
+        if envelope.name == label:
+            found += [b64encode(write.update).decode() for write in envelope.writes]
+    return found
+
+
+def settled_history(sites, seed):
+    history = History(sites, Random(seed))
+    history.run(15)
+    history.exchange_all()
+    return history
+
+
+def as_yjs_has_it(look: Look):
+    return {
+        "text": look.file,
+        "settings": dict(look.settings),
+        "clocks": {str(client): clock for client, clock in look.clocks.items()},
+        "isPending": False,
+    }
+
+
+@pytest.mark.node
+@needs_node
+@pytest.mark.requirement("P6")
+def test_yjs_makes_the_same_of_each_stores_log_and_of_its_squashed_state(sites, yjs):
+    documents, expected = [], []
+    for seed in range(HISTORIES):
+        history = settled_history(sites, seed)
+        for site in history.sites:
+            look = site.look("s")
+            if not look.state:
+                continue
+            log = updates_in(history.traffic.arrived[site.replica], "s")
+            site.squash_all("s")
+            state = b64encode(site.look("s").state).decode()
+            documents += [{"updates": log}, {"updates": [state]}]
+            expected += [as_yjs_has_it(look)] * 2
+
+    found = yjs(documents)
+
+    states = [b64decode(document.pop("state")) for document in found]
+    assert found == expected
+    # And back: what Yjs squashes is a state that a store can load.
+    for state, look in zip(states, expected, strict=True):
+        document = SlotDoc.load(1, state)
+        assert (document.file, document.meta) == (look["text"], look["settings"])
+
+
+@pytest.mark.node
+@needs_node
+def test_whole_lines_that_yjs_writes_at_the_end_are_taken(sites, yjs):
+    added = "§é 漢字 🎉\u2028§\nx\x00y\r\n"
+    for seed in range(5):
+        history = settled_history(sites, seed)
+        site = history.sites[0]
+        before = site.look("s")
+        log = updates_in(history.traffic.arrived[site.replica], "s")
+        editor = client_id(EDITOR, 0)
+        (found,) = yjs([{"updates": log, "clientId": editor, "add": added}])
+        record = record_of(b64decode(found["update"]))
+
+        assert receive(site.handles[LANES[0]].store, NAMESPACE, [record]) == 1
+
+        after = site.look("s")
+        assert site.quarantined() == []
+        assert after.file == before.file + added
+        assert [run.lane for run in after.runs][-1] == "editor"
+        assert after.clocks == {**before.clocks, editor: units_of(added)}
+
+
+def record_of(update):
+    write = Write(
+        is_genesis=False, counter=0, lane="editor", at_ms=5, op="append", update=update
+    )
+    envelope = encode_envelope(UpdateEnvelope(DocKind.SLOT, "s", (write,)))
+    return Record(EDITOR, 1, envelope, origin=0)

@@ -112,7 +112,7 @@ class _Crowd:
                 each_s[way].append(took_s / done)
                 waits[way] += [wait for turn in turns for wait in turn.waits_s]
         with open_store(self.place / "ours.db") as memory:
-            kept.update(memory.slot(LABEL).read().content.splitlines())
+            kept.update(str(memory.slot(LABEL).read().content).splitlines())
         return Findings(
             self._compared(each_s), self._counted(waits, each_s, sent, kept)
         )

@@ -50,7 +50,7 @@ def measure(effort: Effort) -> Findings:
             install(peer)
             counts += _race(peer.name, write, prepare, kept, edits)
         except (EOFError, PeerMissingError) as error:
-            note = f"missing: {error or 'a session ended early'}"
+            note = f"missing: {str(error) or 'a session ended early'}"
             counts.append(Count(f"lost-{peer.name}-kept", None, "edits", note=note))
             continue
         peers[peer.name] = peer.version

@@ -5,8 +5,10 @@ says: an installed program has it.
 """
 
 import os
+import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,10 +29,10 @@ COMMANDS = {
 def measure(effort: Effort) -> Findings:
     """Start each quick command through the installed script and through ``-m``."""
     script = Path(sys.executable).with_name("crdtmem")
-    ways = {"python-m": (sys.executable, "-m", "crdtmem")}
+    ways: dict[str, list[str]] = {"python-m": [sys.executable, "-m", "crdtmem"]}
     counts: list[Count] = []
     if script.exists():
-        ways["script"] = (str(script),)
+        ways["script"] = [str(script)]
     else:
         note = "not installed beside this Python"
         counts.append(Count("startup-script", None, "", note=note))
@@ -42,17 +44,32 @@ def measure(effort: Effort) -> Findings:
                 appender.append()
         lines: list[Comparison] = [
             compare(
-                f"startup-{name}-{way}",
+                f"startup-{name}-{way}{kind}",
                 process([*start, *words], environment, place),
                 process([sys.executable, "-c", "pass"], environment, place),
-                against="python -c pass",
+                against=f"python -c pass{of}",
                 target=5.0 if name != "list" else None,
                 rounds=effort.rounds_of(21),
+                clock=clock,
             )
             for name, words in COMMANDS.items()
             for way, start in ways.items()
+            for kind, of, clock in CLOCKS
         ]
     return Findings(lines, counts)
+
+
+def _processor_s() -> float:
+    """Return the processor time of all processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+CLOCKS: tuple[tuple[str, str, Callable[[], float]], ...] = (
+    ("", "", time.perf_counter),
+    ("-processor", ", processor time", _processor_s),
+)
+"""What is compared: the wait, and the work, which other load disturbs less."""
 
 
 def clean_environment(place: Path) -> dict[str, str]:

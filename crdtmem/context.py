@@ -10,7 +10,6 @@ what is left out is named or at least counted.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from crdtmem.doc.text_form import units_of, view_of
@@ -46,23 +45,24 @@ def render_context(
     form = _STYLES[style]
     sections = [
         _Section.of(row, form)
-        for row in sorted(slots, key=lambda row: (row.label, row.namespace))
+        for row in sorted(slots, key=lambda row: row.label)
         if view_of(row.file).strip()
     ]
     if not sections:
         return ContextView(text="", tokens=0, budget=budget_tokens, slots=())
     plan = _plan(sections, form, budget_tokens * UNITS_PER_TOKEN)
-    text = _written(plan, form)
+    text = _written(sections, plan, form)
     return ContextView(
         text=text,
         tokens=-(-units_of(text) // UNITS_PER_TOKEN),
         budget=budget_tokens,
-        slots=tuple(_slot_of(section, plan.shown[section]) for section in sections),
+        slots=tuple(
+            _slot_of(section, plan.shown[section.label]) for section in sections
+        ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
+class _Style(NamedTuple):
     """How a block is framed, and what its texts may not hold."""
 
     head: str
@@ -118,9 +118,8 @@ _STYLES: dict[str, _Style] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Section:
-    """A slot as the block could show it; known by its identity.
+class _Section(NamedTuple):
+    """A slot as the block could show it.
 
     Attributes:
         row: The slot.
@@ -143,10 +142,15 @@ class _Section:
         return cls(row, tuple(lines), frame_units, frame_units + _units_in(lines))
 
     @property
+    def label(self) -> str:
+        """Names the slot, and in one block no other."""
+        return self.row.label
+
+    @property
     def rank(self) -> tuple[bool, int, str]:
         """Sorts the one that is kept longest first."""
         is_global = scope_of(self.row.namespace) == "global"
-        return is_global, -self.row.updated_ms, self.row.label
+        return is_global, -self.row.updated_ms, self.label
 
     def fitting(self, share_units: int) -> int:
         """Return how many of the last lines a share holds, below the note or all."""
@@ -166,13 +170,13 @@ class _Section:
     def note(self, shown: int) -> str:
         """Return what stands in place of the lines that are not shown."""
         hidden = len(self.lines) - shown
-        return f"[{hidden} earlier lines omitted; read slot {self.row.label}]"
+        return f"[{hidden} earlier lines omitted; read slot {self.label}]"
 
 
 class _Plan(NamedTuple):
-    """How many lines of each section are shown, and the line about the omitted."""
+    """How many lines are shown, by label, and the line about the omitted slots."""
 
-    shown: dict[_Section, int]
+    shown: dict[str, int]
     omission: str | None
 
 
@@ -180,22 +184,23 @@ def _plan(sections: Sequence[_Section], form: _Style, budget_units: int) -> _Pla
     room_units = budget_units - form.frame_units
     # What could not be shown alone would only take others down with it.
     alone_units = room_units - (1 + len(_counted(1)) if len(sections) > 1 else 0)
-    omitted = [s for s in sections if not s.fitting(alone_units)]
+    kept = [section for section in sections if section.fitting(alone_units)]
     while True:
-        kept = [section for section in sections if section not in omitted]
+        labels = {section.label for section in kept}
+        omitted = [section for section in sections if section.label not in labels]
         counted = _counted(len(omitted)) if omitted else None
         shown = _shares(kept, room_units, counted)
-        failing = [section for section in kept if not shown[section]]
+        failing = [section for section in kept if not shown[section.label]]
         if not failing:
             break
-        omitted.append(max(failing, key=lambda section: section.rank))
+        kept.remove(max(failing, key=lambda section: section.rank))
     if omitted:
         named = _named(omitted)
         better = _shares(kept, room_units, named)
         # The names are worth a few lines of text, but no slot.
         if _is_room_for(named, room_units) and all(better.values()):
             shown, counted = better, named
-    return _Plan(shown | dict.fromkeys(omitted, 0), counted)
+    return _Plan(dict.fromkeys((s.label for s in omitted), 0) | shown, counted)
 
 
 def _counted(omitted: int) -> str:
@@ -203,8 +208,7 @@ def _counted(omitted: int) -> str:
 
 
 def _named(omitted: Iterable[_Section]) -> str:
-    by_label = sorted(omitted, key=lambda section: section.row.label)
-    sizes = [f"{s.row.label} ({s.row.size} chars)" for s in by_label]
+    sizes = [f"{section.label} ({section.row.size} chars)" for section in omitted]
     return f"[omitted: {', '.join(sizes)}]"
 
 
@@ -214,25 +218,24 @@ def _is_room_for(line: str, room_units: int) -> bool:
 
 def _shares(
     kept: Sequence[_Section], room_units: int, omission: str | None
-) -> dict[_Section, int]:
-    """Share the room by water-filling; return how many lines of each are shown."""
+) -> dict[str, int]:
+    """Share the room by water-filling; return how many lines are shown, by label."""
     left_units = room_units - (0 if omission is None else 1 + len(omission))
-    shown: dict[_Section, int] = {}
+    shown: dict[str, int] = {}
     # Of equal needs the highest rank comes last, where the remainders gather.
     by_rank = sorted(kept, key=lambda section: section.rank, reverse=True)
     by_need = sorted(by_rank, key=lambda section: section.units)
     for number, section in enumerate(by_need):
         share_units = min(section.units, left_units // (len(by_need) - number))
-        shown[section] = section.fitting(share_units)
+        shown[section.label] = section.fitting(share_units)
         left_units -= share_units
     return shown
 
 
-def _written(plan: _Plan, form: _Style) -> str:
+def _written(sections: Iterable[_Section], plan: _Plan, form: _Style) -> str:
     parts = [form.head]
-    in_order = sorted(plan.shown, key=lambda s: (s.row.label, s.row.namespace))
-    for section in in_order:
-        shown = plan.shown[section]
+    for section in sections:
+        shown = plan.shown[section.label]
         if not shown:
             continue
         parts.append(form.opening(section.row))
@@ -250,7 +253,7 @@ def _slot_of(section: _Section, shown: int) -> ContextSlot:
     if shown < total:
         state = "trimmed" if shown else "omitted"
     return ContextSlot(
-        label=section.row.label,
+        label=section.label,
         scope=scope_of(section.row.namespace),
         rev=section.row.rev,
         state=state,

@@ -76,13 +76,15 @@ def edited(view: str, matches: Sequence[Match], new: str) -> tuple[str, LineSpan
 
 def _all_matches(view: str, old: str) -> list[Match]:
     size_chars = len(old)
-    exact = find_matches(view, old)
+    exact = [
+        Match(at, at + size_chars, is_loose=False) for at in find_matches(view, old)
+    ]
     # Half a "\r\n" is no line break: what begins with one is looked for with all of it.
-    has_half = old.startswith("\n") and any(view[at - 1 : at] == "\r" for at in exact)
-    if exact and not has_half:
-        return [Match(at, at + size_chars, is_loose=False) for at in exact]
+    starts = [view[match.start_chars - 1 : match.start_chars] for match in exact]
+    if exact and not (old.startswith("\n") and "\r" in starts):
+        return exact
     loose = find_matches_any_eol(view, old)
-    return [Match(start, end, is_loose=True) for start, end in loose]
+    return [Match(start, end, is_loose=True) for start, end in loose] or exact
 
 
 def _is_within(view: str, match: Match, span: tuple[int, int] | None) -> bool:

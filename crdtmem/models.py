@@ -101,24 +101,24 @@ class ModelType(type):
     """Makes a class of frozen values from its annotations."""
 
     names: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
     defaults: Mapping[str, object] = {}
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
     ) -> "ModelType":
-        """Make the class: a slot for each field, its default set apart."""
+        """Make the class, with the defaults of its fields set apart."""
         annotations = {
             key: value
             for key, value in _annotations_of(namespace).items()
             if not key.startswith("_")
         }
         defaults = {k: namespace.pop(k) for k in annotations if k in namespace}
-        made = super().__new__(
-            cls, name, bases, {**namespace, "__slots__": tuple(annotations)}
-        )
+        made = super().__new__(cls, name, bases, namespace)
         parent = bases[0] if bases else None
         if isinstance(parent, ModelType):
             made.names = (*parent.names, *annotations)
+            made.known = frozenset(made.names)
             made.defaults = {**parent.defaults, **defaults}
         return made
 
@@ -162,17 +162,13 @@ class Model(metaclass=ModelType):
     __dataclass_fields__ = LazyFields()
 
     def __init__(self, **values: object) -> None:
-        names, defaults = type(self).names, type(self).defaults
-        if not values.keys() <= set(names):
-            unknown = ", ".join(sorted(values.keys() - set(names)))
-            raise TypeError(f"{type(self).__name__} has no field {unknown}")
-        for name in names:
-            try:
-                value = values[name] if name in values else defaults[name]
-            except KeyError:
-                message = f"{type(self).__name__} needs a {name}"
-                raise TypeError(message) from None
-            object.__setattr__(self, name, value)
+        # Straight into the dict: a verb that reads makes one of twenty fields, and
+        # object.__setattr__ for each would take longer than the SELECT.
+        fields = self.__dict__
+        fields.update(type(self).defaults)
+        fields.update(values)
+        if len(fields) != len(type(self).names) or fields.keys() != type(self).known:
+            raise TypeError(_misfit(type(self).__name__, type(self).names, fields))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name}")
@@ -211,6 +207,12 @@ class Model(metaclass=ModelType):
             for name in type(self).names
             if (value := getattr(self, name)) is not UNSET
         }
+
+
+def _misfit(kind: str, names: tuple[str, ...], given: Mapping[str, object]) -> str:
+    unknown = ", ".join(sorted(given.keys() - set(names)))
+    missing = ", ".join(name for name in names if name not in given)
+    return f"{kind} has no {unknown}" if unknown else f"{kind} needs {missing}"
 
 
 def _restored(cls: type[Model], values: dict[str, object]) -> Model:
@@ -266,7 +268,7 @@ class SlotView(Headroom):
 
     label: str
     scope: Scope
-    content: str | Unset
+    content: str | Unset = UNSET
     description: str
     pinned: bool
     read_only: bool

@@ -68,9 +68,10 @@ def with_lines(view: str, line: int, text: str) -> str:
             f"line must be between 0 and {len(lines)}, not {line}",
             details={"max": len(lines)},
         )
+    is_crlf = is_all_crlf(view)
+    text = with_eol(text, "\n") if is_crlf else text
     new = view_lines(text.removesuffix("\n")) or [""]
-    if is_all_crlf(view):
-        new = view_lines(with_eol("\n".join(new), "\r\n") + "\r")
+    new = [f"{line}\r" for line in new] if is_crlf else new
     return "\n".join([*lines[:line], *new, *lines[line:]])
 
 

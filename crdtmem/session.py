@@ -12,7 +12,7 @@ from crdtmem.store.history import entries_of
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.store.seen import load_seen as stored_seen, save_seen
 from crdtmem.store.slots import empty_slot, find_slot, slots_of
-from crdtmem.store.store import Store
+from crdtmem.store.store import Reading, Store
 from crdtmem.views import iso_time, lanes_in
 
 if TYPE_CHECKING:
@@ -86,17 +86,17 @@ class Session:
         """Return where a label of a scope is."""
         return Place(namespace_of(scope, self.project), label)
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Reading:
         """Give the connection, with what the lane has seen at hand."""
-        with self.store.reading() as connection:
-            self.load_seen(connection)
-            yield connection
+        if not self.seen.is_loaded:
+            with self.store.reading() as connection:
+                self.load_seen(connection)
+        return self.store.reading()
 
     @contextmanager
-    def writing(self) -> Iterator["Writing"]:
-        """Give a write transaction; what was seen is saved with it."""
-        with self.store.writing() as transaction:
+    def writing(self, place: Place | None = None) -> Iterator["Writing"]:
+        """Give a write transaction for a slot; what was seen is saved with it."""
+        with self.store.writing(place) as transaction:
             self.load_seen(transaction.connection)
             writing = Writing(transaction)
             yield writing

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TypedDict
 
 from crdtmem.doc.text_form import view_of
@@ -49,11 +50,12 @@ class HeadroomFields(TypedDict):
     warning: str | Unset
 
 
+@lru_cache(maxsize=1_024)
 def iso_time(at_ms: int) -> str:
     """Return a moment as ISO 8601 with milliseconds, in UTC; in 9999 at the latest."""
     at_ms = min(at_ms, TIME_MAX_MS)
     moment = datetime.fromtimestamp(at_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+    return f"{moment.isoformat()[:19]}.{at_ms % 1000:03d}Z"
 
 
 def headroom_fields(row: SlotRow) -> HeadroomFields:

@@ -13,12 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from crdtmem.doc.text_form import file_of, units_of, view_lines, view_of
 from crdtmem.errors import CrdtmemError
 from crdtmem.store.rows import SlotRow
 from crdtmem.textdiff import diff_lines, is_all_crlf
-from tests.sites import LANES, Site, Traffic
+from tests.sites import LANES, Post, Site, Traffic
 
 __all__ = ["LABELS", "History", "markers_in", "mutated", "random_line"]
 
@@ -28,6 +29,10 @@ WORDS = (
 )  # fmt: skip
 APPENDS = ("{}", "{}\n", "\n{}", "{}\n{}", "{}\n\n")
 MARKER = re.compile(r"§[^§]+§", re.DOTALL)
+
+# Why an undo may be refused that the history offers, and that it does not.
+NOT_NOW = {"", "size-limit-exceeded", "slot-read-only", "slot-append-only"}
+NEVER = {"already-undone", "history-not-undoable"}
 
 # How often each verb comes, of about a hundred.
 WEIGHTS = {
@@ -94,6 +99,7 @@ class History:
         untouched: The markers that must stand at the end, each with its slot.
         predecessors: For each marker the one that was last in front of it.
         done: How often each verb was done, and refused.
+        refusal: The code of the newest write's refusal, if it was refused.
 
     """
 
@@ -108,6 +114,7 @@ class History:
         self.predecessors: dict[str, str] = {}
         self.authors: dict[str, tuple[str, bytes]] = {}
         self.done: Counter[str] = Counter()
+        self.refusal = ""
         self.markers = 0
         for site in self.sites:
             site.clear(random)
@@ -244,13 +251,14 @@ class History:
         )  # fmt: skip
 
     def _set_meta(self, site: Site, label: str, lane: str) -> None:
-        settings = self.random.choice([
+        choices: list[dict[str, Any]] = [
             {"size_limit": self.random.choice([20, 200, 2000])},
             {"description": random_line(self.random)},
             {"pinned": self.random.random() < 0.5},
             {"append_only": self.random.random() < 0.2},
             {"read_only": self.random.random() < 0.2},
-        ])  # fmt: skip
+        ]
+        settings = self.random.choice(choices)
         self._write(
             site, label, lane, "set_meta",
             lambda s: s.set_meta(**settings), site.view(label), settings,
@@ -272,6 +280,10 @@ class History:
             ),
             of_rev=rev,
         )  # fmt: skip
+
+        allowed = NOT_NOW if entry.undoable else NOT_NOW | NEVER
+        assert self.refusal in allowed, "the history says otherwise"
+        assert entry.undoable or self.refusal
 
     def _undo_own(self, site: Site, label: str, lane: str) -> None:
         self._touch(
@@ -341,20 +353,21 @@ class History:
     ) -> bool:
         """Do a local write and hold it against its model; tell whether it was done."""
         self.trace.append(f"{site.name} {lane} {label} {name} {shown!r}")
+        self.refusal = ""
         before = site.row(label)
         try:
             call(site.handles[lane].slot(label))
         except CrdtmemError as exc:
+            self.refusal = exc.code
             self.trace[-1] += f" refused: {exc.code}"
             self.done[f"{name} {exc.code}"] += 1
             assert site.row(label) == before, "a refused write changed something"
             return False
         self.done[name] += 1
         self.traffic.note_write(site)
-        after = site.row(label)
-        self._check_row(site, label, before, after, is_local=True)
+        self._check_row(site, label, before, site.row(label), is_local=True)
         if wanted is not None:
-            assert view_of(after.file) == wanted, (view_of(after.file), wanted)
+            assert site.view(label) == wanted, (site.view(label), wanted)
         return True
 
     def _touch(
@@ -377,7 +390,7 @@ class History:
             assert before - after <= new - old, "an undo took other markers away"
             assert after - before <= old - new, "an undo brought other markers back"
 
-    def _receive(self, site: Site, lane: str, batch: Sequence) -> None:
+    def _receive(self, site: Site, lane: str, batch: Sequence[Post]) -> None:
         had = self.traffic.arrived[site.replica]
         again = [self.random.choice(had)] if had and self.random.random() < 0.2 else []
         before = {label: site.row(label) for label in self.labels}
@@ -402,9 +415,9 @@ class History:
     ) -> None:
         assert after is not None
         texts = self.texts.setdefault((site.replica, label), [])
-        if before is None or before.file != after.file:
-            texts.append(after.file)
-        elif is_local and before.is_deleted != after.is_deleted:
+        was = before or after._replace(file="never", deleted=0)
+        is_other = was.is_deleted != after.is_deleted
+        if was.file != after.file or (is_local and is_other):
             texts.append(after.file)
         view = view_of(after.file)
         self.trace[-1] += f" -> {after.file!r} rev {after.rev}"
@@ -466,7 +479,7 @@ class History:
             slot = site.handles[LANES[0]].slot(label)
             texts = self.texts[site.replica, label]
             for entry in slot.history(1000).entries:
-                kept = slot.read(at_rev=int(entry.rev)).content
+                kept = slot.history_entry(entry.id).content
                 assert kept == view_of(texts[int(entry.rev)])
 
     def _check_squashed(self, label: str) -> None:

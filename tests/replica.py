@@ -7,7 +7,7 @@ of no store at all is enough for what no store of ours would write.
 import hashlib
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pycrdt import Doc, Text
 
@@ -57,10 +57,9 @@ def insert_at_the_end(memory: "Memory", label: str, text: str) -> None:
     namespace = namespace_of("project", memory.project)
     doc: Doc[Text] = Doc(client_id=client_id(FOREIGN, 0))
     for record in outgoing(memory.store, namespace):
-        envelope = decode_envelope(RecordKind.UPDATE, record.envelope)
-        if isinstance(envelope, UpdateEnvelope) and envelope.name == label:
-            for write in envelope.writes:
-                doc.apply_update(write.update)
+        found: Any = decode_envelope(RecordKind.UPDATE, record.envelope)
+        for write in found.writes if found.name == label else ():
+            doc.apply_update(write.update)
     before = doc.get_state()
     content = doc.get("content", type=Text)
     content.insert(len(content), text)

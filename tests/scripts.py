@@ -84,7 +84,7 @@ def forked(
     """
     _load_the_product()
     pid = os.fork()
-    if pid == 0:
+    if pid == 0:  # pragma: no cover - see there
         _be_the_fork(link, script, arguments, kill_at)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -133,7 +133,9 @@ def call(
         return _result_of(lambda: getattr(on, verb)(**arguments))
 
 
-def play(link: "Link", *, folder: str, scenario: str) -> None:
+def play(
+    link: "Link", *, folder: str, scenario: str
+) -> None:  # pragma: no cover - run by forks that are killed
     """Open the store in a folder and do the step of a scenario."""
     do_step(scenario, Path(folder))
     link.report("played")
@@ -271,7 +273,7 @@ def append_from_both_sides_of_a_fork(link: "Link", *, path: str, count: int) -> 
             for number in range(1, count):
                 slot.append(token(lane, number))
         finally:
-            if pid == 0:
+            if pid == 0:  # pragma: no cover - the fork saves no measurement
                 os._exit(0)
     link.report("appended")
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -67,8 +67,8 @@ class Look(NamedTuple):
 
     file: str = ""
     runs: tuple[Run, ...] = ()
-    settings: Mapping[str, object] = {}  # noqa: RUF012 - nobody writes to it
-    clocks: Mapping[int, int] = {}  # noqa: RUF012 - nobody writes to it
+    settings: Mapping[str, object] = {}
+    clocks: Mapping[int, int] = {}
     state: bytes = b""
 
 

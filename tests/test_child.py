@@ -17,12 +17,9 @@ def children():
         yield nursery
 
 
-def is_running(pid):
-    try:
+def assert_gone(pid):
+    with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_a_script_waits_for_the_barrier_and_returns_its_result(children):
@@ -62,7 +59,7 @@ def test_a_killed_child_is_gone_and_says_so(children):
     child.wait_for("ready")
 
     assert child.kill() == -signal.SIGKILL
-    assert not is_running(child.pid)
+    assert_gone(child.pid)
 
 
 def test_a_child_that_ended_is_noticed_by_who_waits_for_it(children):
@@ -93,9 +90,9 @@ def test_no_child_outlives_its_block():
             child.start(scripts.echo, value=1)
             child.wait_for("ready")
         stopped.stop()
-    pids = [idle.pid, busy.pid, stopped.pid]
 
-    assert not any(is_running(pid) for pid in pids)
+    for child in (idle, busy, stopped):
+        assert_gone(child.pid)
 
 
 def test_a_child_that_ends_badly_fails_its_block():

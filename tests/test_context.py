@@ -8,7 +8,7 @@ from crdtmem.doc.text_form import file_of, units_of, view_of
 from crdtmem.headroom import content_hash
 from crdtmem.limits import CONTEXT_MIN_TOKENS
 from crdtmem.store.rows import SlotRow
-from crdtmem.store.write import empty_slot
+from crdtmem.store.slots import empty_slot
 
 OPENING = re.compile(r'<memory-slot label="([a-z0-9_]+)" scope="(\w+)" rev="\d+">')
 NOTE = re.compile(r"\[(\d+) earlier lines omitted; read slot ([a-z0-9_]+)\]")
@@ -271,11 +271,11 @@ HOSTILE = st.sampled_from(
 )
 TEXTS = st.lists(
     HOSTILE | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    max_size=30,
+    max_size=12,
 ).map("".join)
 ROWS = st.lists(
     st.tuples(TEXTS, st.sampled_from(["p", "global"]), st.integers(0, 3)),
-    max_size=8,
+    max_size=5,
 ).map(
     lambda found: [
         row_of(f"slot_{number}", text, namespace=namespace, updated_ms=at)

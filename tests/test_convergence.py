@@ -18,9 +18,9 @@ from tests.conftest import PROFILE
 from tests.histories import History
 from tests.sites import LANES, NAMESPACE, site_pool
 
-HISTORIES = {"default": 1_000, "campaign": 20_000}[PROFILE]
+HISTORIES = {"default": 500, "campaign": 20_000}[PROFILE]
 # A test that takes a minute is taken for one that hangs.
-PER_TEST = 50
+PER_TEST = 25
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +59,14 @@ def test_random_histories_converge_and_keep_every_append(sites, first):
 
 @pytest.mark.requirement("P6")
 @given(random=st.randoms(use_true_random=False), steps=st.integers(1, 25))
-@settings(max_examples=40 if PROFILE == "default" else 2_000)
+@settings(max_examples=30 if PROFILE == "default" else 2_000)
 def test_any_history_converges(sites, random, steps):
     history_of(sites, random, steps)
 
 
 @pytest.mark.requirement("P2")
 def test_concurrent_appends_stay_together_line_by_line(sites):
-    for seed in range(HISTORIES // 20):
+    for seed in range(HISTORIES // 10):
         random = Random(seed)
         history = History(sites, random)
         start = random.choice(["", "a", "a\n"])
@@ -90,7 +90,7 @@ def test_concurrent_appends_stay_together_line_by_line(sites):
 
 @pytest.mark.requirement("P6")
 def test_long_histories_squash_on_their_own_and_converge_all_the_same(sites):
-    for seed in range(HISTORIES // 500):
+    for seed in range(HISTORIES // 250):
         history = History(sites, Random(seed))
         for site in history.sites:
             site.handles[LANES[0]].configure(history_keep=3)

@@ -5,6 +5,7 @@ other. Barriers fix who starts together; where a test needs one process inside a
 it stops that process at a kill point.
 """
 
+import asyncio
 import hashlib
 import os
 import random
@@ -14,6 +15,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+import crdtmem.aio
+from crdtmem.headroom import content_hash
 from tests import scripts
 from tests.child import Children, barrier
 from tests.conftest import PROFILE
@@ -377,6 +380,48 @@ def test_reading_an_up_to_date_store_changes_not_one_byte(crew, path, folder):
     child.run(scripts.read_and_list, path=path)
 
     assert files_of(folder) == before
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"size": 3}, {"contentHash": "0" * 16}, {"rev": 4}, {"content": "aé\n"}]
+)
+def test_a_view_that_does_not_fit_itself_is_found(wrong):
+    view = {"content": "aé", "size": 2, "contentHash": content_hash("aé")[:16], "rev": 5}
+
+    assert scripts.check_view(view, 5) == 5
+    with pytest.raises(AssertionError):
+        scripts.check_view(view | wrong, 5)
+
+
+@pytest.mark.requirement("slots-C14")
+async def test_a_cancelled_append_is_written_whole_or_not_at_all(path):
+    make_slot(path)
+    chance = random.Random(14)
+    tokens = [token("async", number) for number in range(100)]
+    returned = []
+    async with await crdtmem.aio.open(path, lane="async", project="p") as memory:
+        slot = await memory.slot("plan")
+
+        async def append(text):
+            await slot.append(text)
+            returned.append(text)
+
+        tasks = [asyncio.create_task(append(text)) for text in tokens]
+        while not all(task.done() for task in tasks):
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            tasks = [task for task in tasks if not task.done()]
+            for task in chance.sample(tasks, min(2, len(tasks))):
+                task.cancel()
+        last = await slot.append("the handle works")
+    view = check_store(path)
+
+    lanes = {"async": tokens}
+    verdict = judge(
+        view.content, lanes, acknowledged=returned, other_lines=["the handle works"]
+    )
+    assert verdict.faults == {}
+    assert 0 < len(returned) <= len(verdict.stable) < len(tokens)
+    assert last.content == view.content
 
 
 @pytest.mark.requirement("slots-C14")

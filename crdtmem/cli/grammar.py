@@ -31,14 +31,14 @@ Access = Literal["none", "look", "read", "write"]
 """
 
 
-def read_whole(raw: str) -> int:
+def _read_whole(raw: str) -> int:
     """Read a whole number; underscores and blanks, which int() lets pass, are not."""
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", raw):
         raise ValueError(f"{raw!r} is not a whole number")
     return int(raw)
 
 
-def read_seconds(raw: str) -> float:
+def _read_seconds(raw: str) -> float:
     """Read a number of seconds."""
     if not re.fullmatch(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?", raw):
         raise ValueError(f"{raw!r} is not a number of seconds")
@@ -56,8 +56,8 @@ def read_lines(raw: str) -> tuple[int, int]:
 
 _READERS: dict[str, Callable[[str], Value]] = {
     "text": str,
-    "whole": read_whole,
-    "seconds": read_seconds,
+    "whole": _read_whole,
+    "seconds": _read_seconds,
     "lines": read_lines,
 }
 

@@ -108,7 +108,7 @@ def _tell_undone(call: Call, result: UndoResult) -> None:
     undone = result.undone
     call.out.note(
         f"undone: {undone.operation} by {undone.lane} at {undone.at}"
-        f" (rev {undone.rev})"
+        f" (it made rev {undone.rev + 1})"
         + ("" if result.exact else "; what was written later is kept")
     )
 

@@ -100,7 +100,9 @@ QUICK_COMMANDS = (
         "read",
         options=(
             Option(("--since",), "Changes after this cursor."),
-            Option(("--unread",), "Changes by others that this lane not saw.", "flag"),
+            Option(
+                ("--unread",), "Changes by others that this lane has not seen.", "flag"
+            ),
             Option(("--mark",), "Take all of them as seen.", "flag"),
             Option(("--diff",), "Show what changed in the texts.", "flag"),
             Option(("--limit",), "At most so many (100).", "whole", default=100),

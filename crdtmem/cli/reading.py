@@ -1,6 +1,5 @@
 """The commands that agents run at every turn; the front door answers them."""
 
-import dataclasses
 from typing import Literal
 
 from crdtmem.cli.phrases import (
@@ -55,7 +54,7 @@ def get(
     if tail is not None:
         view = _last_lines(view, tail)
     if outline:
-        view = dataclasses.replace(view, content=outline_of(_content(view)))
+        view = view.replaced(content=outline_of(_content(view)))
     if call.out.as_json:
         call.out.json(view)
     else:
@@ -210,7 +209,7 @@ def _last_lines(view: SlotView, count: int) -> SlotView:
     lines = content.split("\n") if content else []
     kept = lines[-count:]
     span = LineRange(from_=len(lines) - len(kept) + 1, to=len(lines), total=len(lines))
-    return dataclasses.replace(view, content="\n".join(kept), lines=span)
+    return view.replaced(content="\n".join(kept), lines=span)
 
 
 def _content(view: SlotView) -> str:

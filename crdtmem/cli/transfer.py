@@ -1,6 +1,5 @@
 """Export and import: our JSON lines, which keep everything, or a folder of Markdown."""
 
-import dataclasses
 import io
 import json
 import os
@@ -77,7 +76,7 @@ def import_(
     except KeyboardInterrupt:
         call.out.warn("stopped: each slot is in, whole, or as it was; run it again")
         raise
-    report = dataclasses.replace(report, bad=(*bad, *report.bad))
+    report = report.replaced(bad=(*bad, *report.bad))
     _print_report(call, report)
     settles = on_conflict != "report"
     return SKIPPED if _has_skipped(report, settles=settles) else None

@@ -13,7 +13,18 @@ from crdtmem.models import UNSET, DeleteResult, SlotView, Unset, WriteResult
 if TYPE_CHECKING:
     from crdtmem.slot import Slot
 
-__all__ = ["append", "create", "delete", "edit", "meta", "replace", "tell_write"]
+__all__ = [
+    "BasedGuards",
+    "Meta",
+    "NewSlot",
+    "append",
+    "create",
+    "delete",
+    "edit",
+    "meta",
+    "replace",
+    "tell_write",
+]
 
 NOT_CONFIRMED = 1
 

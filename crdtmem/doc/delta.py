@@ -6,7 +6,7 @@ replays and what an edit is made of. It knows nothing of who wrote it.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "Delta",
@@ -23,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
+class Splice(NamedTuple):
     """One place of the old text: insert at its start, then delete to its end.
 
     So the new text stands in front of the text it replaces.
@@ -47,6 +46,10 @@ Delta = tuple[Splice, ...]
 Two may touch: text that was inserted *behind* a deleted text is a splice of its own at
 the end of the first. A reader that orders deleted text too can tell the difference.
 """
+
+
+# json.dumps would make such an encoder for each call.
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def apply_delta(old: str, delta: Delta) -> str:
@@ -166,8 +169,7 @@ def joined(splices: Iterable[Splice]) -> Delta:
 
 def encode_delta(delta: Delta) -> str:
     """Write a delta as compact JSON: a list of ``[start_chars, end_chars, insert]``."""
-    rows = [[s.start_chars, s.end_chars, s.insert] for s in delta]
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODE(delta)
 
 
 def decode_delta(text: str) -> Delta:

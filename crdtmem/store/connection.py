@@ -23,7 +23,7 @@ from crdtmem.errors import (
 )
 from crdtmem.limits import SQLITE_BUSY_MS
 
-__all__ = ["Connection", "Durability", "connect", "mapped_errors"]
+__all__ = ["Connection", "Durability", "connect", "mapped_errors", "store_error_of"]
 
 Connection = apsw.Connection
 """What the layers above hand back to the store's functions; they use none of it."""
@@ -87,12 +87,13 @@ def mapped_errors(
     try:
         yield
     except apsw.Error as exc:
-        raise _ours(exc, path, connection) from exc
+        raise store_error_of(exc, path, connection) from exc
 
 
-def _ours(
+def store_error_of(
     exc: apsw.Error, path: Path, connection: apsw.Connection | None
 ) -> StoreError:
+    """Return the error of ours for one of apsw's; see mapped_errors."""
     place = str(path)
     if isinstance(exc, apsw.FullError) or _is_out_of_space(exc, connection):
         return StoreFullError(path=place)

@@ -8,8 +8,9 @@ are left.
 
 That edit is made under new ids. The clocks of the old ones may stand in records that
 are gone here and known elsewhere, and one client id and clock must never have two
-contents. The price: a replica that has the lost records takes the edit as new text, so
-lines may stand twice there, and here once both have met. Nothing is lost by that.
+contents. Other replicas take the edit as new text: lines that they have from the lost
+records stand twice there. What they write onto lost records is refused here, into
+quarantine, until a state from elsewhere brings those back; all else still merges.
 
 Where the checkpoint is damaged the same is done on an empty document.
 """
@@ -28,7 +29,7 @@ from crdtmem.limits import MAX_SIZE_UNITS
 from crdtmem.protocol.records import DocKind
 from crdtmem.scope import LABEL_PATTERN, PROJECT_ID_PATTERN
 from crdtmem.store.audit import lanes_of
-from crdtmem.store.documents import catch_up, load_doc, squash
+from crdtmem.store.documents import catch_up, load_doc
 from crdtmem.store.inbox import SHOWN_LANES
 from crdtmem.store.inspection import (
     DAMAGE,
@@ -205,15 +206,32 @@ def _rebuild(transaction: Transaction, row: SlotRow, cut: int | None) -> str:
         details={"dropped": dropped},
     )
     lsn = _write(transaction, document, row.doc, change)
-    new = transaction.materialised(document, base, change)._replace(quarantined=None)
+    document.check()
+    new = transaction.materialised(document, base, change)
+    new = with_meta(new, document.meta)._replace(quarantined=None)
     save_slot(connection, new)
     if not change.keeps_rev:
         transaction.keep_text(base, new, change, lsn)
     transaction.audit(base, new, change, [LANE])
-    # Behind the checkpoint no kept text can be undone, which would need what is lost.
-    squash(connection, row.doc, transaction.replica, lsn)
+    _part_from_records(connection, row.doc, cut or 0)
     what = "its text" if is_intact else "its newest intact kept text"
     return f"{what} was written anew; {dropped} records went into quarantine"
+
+
+def _part_from_records(connection: apsw.Connection, doc: int, first_lsn: int) -> None:
+    """Let kept texts whose records are gone be restored, but no longer be undone.
+
+    As those that came by an import: their writes are not in the log either.
+    """
+    connection.execute(
+        "UPDATE history SET is_imported = 1"
+        " WHERE place >= :low AND place < :high AND first_lsn >= :first",
+        {**_bounds(doc), "first": first_lsn},
+    )
+
+
+def _bounds(doc: int) -> dict[str, int]:
+    return {"low": doc << PLACE_BITS, "high": (doc + 1) << PLACE_BITS}
 
 
 def _write(
@@ -278,9 +296,11 @@ def _mend_history(connection: apsw.Connection, doc: int) -> None:
     """Write what is damaged in kept texts anew, where something still tells it."""
     kept_from = load_checkpoint(connection, doc).lsn
     entries = _readable_entries(connection, doc)
-    for entry, older in zip(entries, [*entries[1:], None], strict=True):
+    # Each after the newest step of the one before it, the oldest after any.
+    steps_before = [*(entry.lsn for entry in entries[1:]), 0]
+    for entry, before in zip(entries, steps_before, strict=False):
         mended = _with_audit(connection, entry)
-        if not (older.lsn if older else 0) < entry.first_lsn <= entry.lsn:
+        if not before < entry.first_lsn <= entry.lsn:
             mended = mended._replace(first_lsn=entry.lsn)
         lost = dangling_marks(connection, entry, entries[-1])
         mended = mended._replace(
@@ -416,7 +436,7 @@ def _readable_entries(connection: apsw.Connection, doc: int) -> list[EntryRow]:
         " CAST(lane AS BLOB), rev, CAST(file AS BLOB), CAST(hash AS BLOB), size,"
         " is_imported, undone_by, undoes, living FROM history"
         " WHERE place >= :low AND place < :high ORDER BY place DESC",
-        {"low": doc << PLACE_BITS, "high": (doc + 1) << PLACE_BITS},
+        _bounds(doc),
     )
     return [EntryRow(*map(_readable, row)) for row in rows]
 

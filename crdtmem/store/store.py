@@ -16,7 +16,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import apsw
@@ -33,7 +35,12 @@ from crdtmem.limits import (
     HISTORY_TEXTS,
     STORE_LOCK_S,
 )
-from crdtmem.store.connection import Durability, connect, mapped_errors
+from crdtmem.store.connection import (
+    Durability,
+    connect,
+    mapped_errors,
+    store_error_of,
+)
 from crdtmem.store.lock import StoreLock
 from crdtmem.store.placement import (
     check_modes,
@@ -48,7 +55,36 @@ if TYPE_CHECKING:
     from crdtmem.doc.slot_doc import SlotDoc
     from crdtmem.store.write import Transaction
 
-__all__ = ["Store"]
+__all__ = ["Reading", "Store"]
+
+
+class Reading:
+    """A block with the connection; written out, as it is entered at every read."""
+
+    __slots__ = ("_connection", "_store")
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._connection: apsw.Connection | None = None
+
+    def __enter__(self) -> apsw.Connection:
+        self._store._mutex.acquire()
+        try:
+            self._connection = self._store._usable()
+        except BaseException:
+            self._store._mutex.release()
+            raise
+        return self._connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._store._mutex.release()
+        if isinstance(error, apsw.Error):
+            raise store_error_of(error, self._store.path, self._connection) from error
 
 
 def _now_ms() -> int:
@@ -122,13 +158,9 @@ class Store:
             self._suspend()
         _OPEN.discard(self)
 
-    @contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
+    def reading(self) -> "Reading":
         """Give the connection for statements that each see the newest commit."""
-        with self._mutex:
-            connection = self._usable()
-            with mapped_errors(self.path, connection):
-                yield connection
+        return Reading(self)
 
     @contextmanager
     def snapshot(self) -> Iterator[apsw.Connection]:
@@ -141,12 +173,18 @@ class Store:
                 connection.execute("ROLLBACK")
 
     @contextmanager
-    def writing(self) -> Iterator["Transaction"]:
+    def writing(self, near: tuple[str, str] | None = None) -> Iterator["Transaction"]:
         """Give a write transaction at the newest state; commit it when the block ends.
 
         Whatever the block raises rolls everything back. A commit that fails drops the
         connection as well: what SQLite has in memory after a failed sync is not to be
         trusted.
+
+        Args:
+            near: Namespace and label of the slot that is to be written. While others
+                hold the lock, its document is brought up to date: 8 processes on one
+                slot each apply what the 7 others wrote, and better in line than ahead
+                of it.
 
         Raises:
             StoreBusyError: If the lock was not had within the handle's timeout.
@@ -154,13 +192,17 @@ class Store:
             StoreFullError: If the disk is full.
 
         """
-        from crdtmem.store.write import Transaction  # noqa: PLC0415 - see the module
+        from crdtmem.store.write import (  # noqa: PLC0415 - see the module
+            Transaction,
+            refresh,
+        )
 
         with self._mutex:
             if self.read_only and not self.is_closed:
                 raise StoreReadOnlyError(path=str(self.path))
             connection = self._usable()
-            with self.lock.held(self.busy_timeout_s):
+            meanwhile = None if near is None else partial(refresh, self, *near)
+            with self.lock.held(self.busy_timeout_s, meanwhile):
                 self._check_file()
                 with mapped_errors(self.path):
                     transaction = Transaction(self, connection)

@@ -3,7 +3,7 @@
 from itertools import chain
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from crdtmem.cli.grammar import Invocation
 from crdtmem.cli.options import GLOBAL_OPTIONS, QUICK_COMMANDS
@@ -38,6 +38,8 @@ def lines_of(command):
     )
 
 
+# Each example builds the commands of click anew.
+@settings(max_examples=settings().max_examples // 2)
 @given(st.sampled_from(QUICK_COMMANDS).flatmap(lines_of))
 def test_a_line_that_is_read_quickly_means_the_same_to_click(line):
     found = read_quickly(line)

@@ -44,17 +44,16 @@ def error_of(result):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("words", QUICK[:5])
-def test_the_front_door_loads_nothing_slow(run, home, environment, words):
+def test_the_front_door_loads_nothing_slow(run, home, environment):
     run("create", "plan", "a")
     script = (
-        "import sys\n"
+        "import json, sys\n"
         "from crdtmem.cli.__main__ import status_of\n"
-        "status = status_of(sys.argv[1:])\n"
-        "print(status, *sys.modules, file=sys.stderr)\n"
+        "found = [status_of(words) for words in json.loads(sys.argv[1])]\n"
+        "print(found, *sys.modules, sep='\\n', file=sys.stderr)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script, *words],
+        [sys.executable, "-c", script, json.dumps(QUICK[:7])],
         cwd=home,
         # coverage, where it measures, loads some of them itself.
         env={k: v for k, v in environment.items() if not k.startswith("COV")},
@@ -63,9 +62,9 @@ def test_the_front_door_loads_nothing_slow(run, home, environment, words):
         check=True,
     )
 
-    status, *loaded = result.stderr.splitlines()[-1].split()
-    assert status == "0"
-    assert [name for name in FORBIDDEN if name in loaded] == []
+    statuses, loaded = result.stderr.split("[", 1)[1].split("]\n", 1)
+    assert statuses == "0, 0, 0, 0, 0, 0, 0"
+    assert [name for name in FORBIDDEN if name in loaded.split("\n")] == []
 
 
 @pytest.mark.parametrize("words", QUICK)
@@ -193,9 +192,7 @@ def test_a_stream_that_the_caller_closed_is_not_written_to(environment, home):
     [
         ({}, True),
         ({"NO_COLOR": "1"}, False),
-        ({"NO_COLOR": ""}, True),
         ({"TERM": "dumb"}, False),
-        ({"CRDTMEM_COLOR": "never"}, False),
         ({"CRDTMEM_COLOR": "never", "FORCE_COLOR": "1"}, True),
     ],
 )

@@ -15,29 +15,31 @@ from crdtmem.doc.undo import undo_delta
 from crdtmem.textdiff import diff_lines
 
 LINES = ["a\n", "b\n", "\n", "é x\n", "🎉\n", "c\r\n", "dd\n"]
-FILES = st.lists(st.sampled_from(LINES), max_size=6).map("".join)
+INSERTS = ["", "x", "\n", "x\n", "x\ny", "\nx"]
+FILES = st.binary(max_size=6).map(
+    lambda picks: "".join(LINES[pick % len(LINES)] for pick in picks)
+)
 # What editors leave behind: no final newline, and no whole lines.
 ROUGH_TEXTS = st.text("ab\né🎉", max_size=12)
-# Tests take these modulo what there is to pick from: strategies that are made anew for
-# each text cost many times what is tested.
+# Bytes, taken modulo what there is to pick from: one draw for each change. A draw for
+# each choice costs ten times what is tested.
 PICKS = st.integers(0, 255)
-INSERTS = st.sampled_from(["", "x", "\n", "x\n", "x\ny", "\nx"])
-ROUGH_CHANGES = st.lists(st.tuples(PICKS, PICKS, INSERTS), max_size=2)
-CHANGES = st.lists(st.tuples(PICKS, PICKS), min_size=1, max_size=3)
+ROUGH_CHANGES = st.binary(max_size=6)
+CHANGES = st.binary(min_size=2, max_size=6)
 
 
 def rough_delta(text, change):
     """Change a text in up to two places, of whole lines or not."""
-    size = len(text) + 1
-    cuts = sorted(pick % size for start, end, _ in change for pick in (start, end))
-    places = zip(cuts[::2], cuts[1::2], change, strict=True)
-    return joined(Splice(start, end, insert) for start, end, (_, _, insert) in places)
+    cuts = sorted(pick % (len(text) + 1) for pick in change[: len(change) // 3 * 2])
+    inserts = [INSERTS[pick % len(INSERTS)] for pick in change[len(cuts) :]]
+    places = zip(cuts[::2], cuts[1::2], inserts, strict=False)
+    return joined(Splice(start, end, insert) for start, end, insert in places)
 
 
 def changed(file, change):
     """Return a file with some lines new, moved or gone; markers are left alone."""
     lines = lines_of(file)
-    for place, pick in change:
+    for place, pick in zip(change[::2], change[1::2], strict=False):
         at = place % (len(lines) + 1)
         is_old = at < len(lines) and "§" not in lines[at]
         if is_old and pick % 2:
@@ -194,28 +196,26 @@ class History:
         return self.replayed(SlowTrace(self.texts[first]), first)
 
 
-_STEPS = st.tuples(
-    st.sampled_from(["append", "blank", "replace", "undo"]), PICKS, CHANGES
-)
-
-
 def _history_of(base, steps):
     history = History(base)
-    for number, (kind, pick, change) in enumerate(steps):
+    for number, (kind, pick, *change) in enumerate(steps):
         count = len(history.deltas)
-        if kind == "append":
-            form = ["{}", "{}\n", "\n{}", "{}\n\n"][pick % 4]
-            history.append(form.format(f"§{number}§"))
-        elif kind == "blank":
-            history.append("\n")
-        elif kind == "replace" or not count:
-            history.replace(changed(history.now, change))
-        else:
-            first = pick % count
-            history.undo(range(first, min(count, first + len(change))))
+        match kind % 4:
+            case 0:
+                form = ["{}", "{}\n", "\n{}", "{}\n\n"][pick % 4]
+                history.append(form.format(f"§{number}§"))
+            case 1:
+                history.append("\n")
+            case 2 if count:
+                first = pick % count
+                history.undo(range(first, min(count, first + len(change) // 2)))
+            case _:
+                history.replace(changed(history.now, change))
     return history
 
 
 # Appends, replaces and undos in whole lines; what is appended is unique.
-HISTORIES = st.builds(_history_of, FILES, st.lists(_STEPS, max_size=7))
+HISTORIES = st.builds(
+    _history_of, FILES, st.lists(st.binary(min_size=4, max_size=8), max_size=7)
+)
 WRITTEN = HISTORIES.filter(lambda history: history.deltas)

@@ -130,6 +130,15 @@ def test_a_store_without_any_audit_is_sound(store):
     assert inspect(store) == []
 
 
+def test_a_row_that_stands_behind_its_records_is_found(store):
+    append(store, "plan", "one", "two")
+    damage(store, "UPDATE slot SET lsn = 1")
+
+    assert Problem(
+        "records", "its row stands at step 1, and its newest record is 2"
+    ) in inspect(store)
+
+
 def test_a_past_that_is_gone_is_found(store):
     append(store, "plan", "one")
     damage(store, "DELETE FROM history")

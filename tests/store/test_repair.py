@@ -1,16 +1,16 @@
 """crdtmem.store.repair"""
 
 import json
+from contextlib import closing
 
 import pytest
 
 import crdtmem
 from crdtmem.doc.delta import Splice
-from crdtmem.doc.slot_doc import SlotDoc
 from crdtmem.errors import DocError, HistoryError
+from crdtmem.store.documents import load_doc
 from crdtmem.store.exchange import outgoing, receive
 from crdtmem.store.inspection import inspect_slot
-from crdtmem.store.log import load_checkpoint
 from crdtmem.store.repair import LANE, repair_slot
 from crdtmem.store.store import Store
 from crdtmem.store.write import Change
@@ -74,42 +74,61 @@ def test_what_is_dropped_is_kept_in_quarantine(store):
     assert value(store, "SELECT group_concat(lsn) FROM quarantine") == "2,3"
 
 
-@pytest.mark.requirement("P6")
-def test_a_repair_writes_under_new_ids_and_other_replicas_converge(store, tmp_path):
+def test_a_repair_writes_under_new_ids_that_other_replicas_take(store, tmp_path):
     append(store, "plan", "one", "two", "three")
     before = own_client(store)
-    other = Store(tmp_path / "other.db")
-    receive(other, NAMESPACE, outgoing(store, NAMESPACE))
-    damage_record(store, 3)
+    with closing(Store(tmp_path / "other.db")) as other:
+        receive(other, NAMESPACE, outgoing(store, NAMESPACE))
+        damage_record(store, 3)
 
-    repair(store)
-    append(store, "plan", "four")
-    with store.reading() as connection:
-        state = load_checkpoint(connection, 1).state
-    clocks = SlotDoc.load(0, state).clocks
-
-    assert own_client(store) != before
-    assert set(clocks) == {before, own_client(store)}
-    append(other, "plan", "other")
-    receive(store, NAMESPACE, outgoing(other, NAMESPACE))
-    assert slot(store, "plan").file == "one\ntwo\nthree\nfour\nother\n"
-    other.close()
-
-
-def test_kept_texts_stay_restorable_and_are_not_undoable(store):
-    with crdtmem.open(store.path, lane="a", project=NAMESPACE) as memory:
-        append(store, "plan", "one", "two", "three")
-        damage_record(store, 2)
         repair(store)
-        plan = memory.slot("plan")
+        append(store, "plan", "four")
+        receive(other, NAMESPACE, outgoing(store, NAMESPACE))
 
+        with store.reading() as connection:
+            clocks = load_doc(connection, 1, bytes(16)).clocks
+        assert set(clocks) == {before, own_client(store)}
+        assert len(clocks) == 2
+        # The other has the lost record, and takes the repair as new text.
+        lines = slot(other, "plan").file.split()
+        assert sorted(lines) == ["four", "one", "three", "three", "two"]
+        assert quarantined(other) == []
+
+
+def test_what_others_write_onto_a_lost_record_is_kept_apart(store, tmp_path):
+    append(store, "plan", "one", "two")
+    append(store, "other", "one")
+    with closing(Store(tmp_path / "other.db")) as other:
+        receive(other, NAMESPACE, outgoing(store, NAMESPACE))
+        append(other, "plan", "onto the lost")
+        append(other, "other", "two")
+    damage_record(store, 2)
+    repair(store)
+
+    with closing(Store(tmp_path / "other.db")) as other:
+        receive(store, NAMESPACE, outgoing(other, NAMESPACE))
+
+    assert slot(store, "plan").file == "one\ntwo\n"
+    assert quarantined(store)[-1][0] == "update-origin"
+    assert slot(store, "other").file == "one\ntwo\n"
+
+
+def test_kept_texts_without_their_records_stay_restorable_and_are_not_undoable(store):
+    append(store, "plan", "one", "two", "three", "four")
+    damage_record(store, 3)
+    repair(store)
+
+    with crdtmem.open(store.path, lane="a", project=NAMESPACE) as memory:
+        plan = memory.slot("plan")
         history = plan.history().entries
-        assert [entry.undoable for entry in history] == [False, False, False]
-        with pytest.raises(HistoryError, match="is squashed"):
+        assert [entry.undoable for entry in history] == [False, False, True, True]
+        with pytest.raises(HistoryError) as caught:
             plan.undo(history[0].id)
-        restored = plan.restore(history[0].id, expected_rev=3)
-        assert restored.content == "one\ntwo"
-        assert plan.undo().content == "one\ntwo\nthree"
+        assert caught.value.code == "history-not-undoable"
+        restored = plan.restore(history[0].id, expected_rev=4)
+        assert restored.content == "one\ntwo\nthree"
+        assert plan.undo().content == "one\ntwo\nthree\nfour"
+        assert plan.undo(history[2].id).content == "one\nthree\nfour"
 
 
 def test_settings_survive_with_the_text(store):
@@ -193,13 +212,13 @@ def test_a_damaged_state_is_replaced_by_a_fresh_document(store):
         transaction.connection.execute("DELETE FROM history")
         transaction.squash(before.doc)
     append(store, "plan", "three")
-    damage(store, "UPDATE doc SET state = state || x'00'")
+    damage(store, "UPDATE doc SET state = x'00'")
     old = own_client(store)
 
     repair(store)
 
     with store.reading() as connection:
-        clocks = SlotDoc.load(0, load_checkpoint(connection, 1).state).clocks
+        clocks = load_doc(connection, 1, bytes(16)).clocks
     assert slot(store, "plan").file == "one\ntwo\nthree\n"
     assert set(clocks) == {own_client(store)}
     assert own_client(store) != old
@@ -249,7 +268,7 @@ def test_a_repair_that_needs_no_edit_writes_none(store):
     repair(store)
 
     assert slot(store, "plan").file == "one\n"
-    assert value(store, "SELECT count(*) FROM log") == 0
+    assert value(store, "SELECT count(*) FROM log") == 1
 
 
 def test_a_damaged_kept_text_is_made_of_the_records_before_it(store):

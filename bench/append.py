@@ -96,7 +96,7 @@ def _behind_one_replica(place: Path, effort: Effort) -> tuple[Comparison, Count]
 
 
 def _behind_two_replicas(place: Path, effort: Effort) -> tuple[Comparison, Count]:
-    records = effort.size(4_000, 300)
+    records = effort.size(2_000, 300)
     start = time.perf_counter()
     with (
         open_store(place / "left.db", durability="normal") as left,

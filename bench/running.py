@@ -20,11 +20,13 @@ class Effort:
     Attributes:
         is_quick: Few rounds over little data: does it run, rather than how fast.
         rounds: Measured rounds of subject and baseline each, if not the usual number.
+        scale: How many times the usual data.
 
     """
 
     is_quick: bool = False
     rounds: int | None = None
+    scale: float = 1.0
 
     def rounds_of(self, usual: int = 15) -> int:
         """Return how many rounds to measure."""
@@ -32,7 +34,7 @@ class Effort:
 
     def size(self, whole: int, quick: int) -> int:
         """Return how much data to work on."""
-        return quick if self.is_quick else whole
+        return quick if self.is_quick else round(whole * self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="little data, few rounds")
     parser.add_argument("--rounds", type=int, help="measured rounds of each side")
     parser.add_argument(
+        "--scale", type=float, default=1.0, help="how many times the usual data"
+    )
+    parser.add_argument(
         "--markdown", action="store_true", help="print table rows, not JSON"
     )
 
 
 def effort_of(given: argparse.Namespace) -> Effort:
     """Return the effort that the shared options ask for."""
-    return Effort(is_quick=given.quick, rounds=given.rounds)
+    return Effort(given.quick, given.rounds, given.scale)
 
 
 def _comparison_row(line: Mapping[str, Any]) -> str:

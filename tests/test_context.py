@@ -271,7 +271,7 @@ HOSTILE = st.sampled_from(
 )
 TEXTS = st.lists(
     HOSTILE | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    max_size=12,
+    max_size=20,
 ).map("".join)
 ROWS = st.lists(
     st.tuples(TEXTS, st.sampled_from(["p", "global"]), st.integers(0, 3)),

@@ -86,15 +86,19 @@ def mapped_errors(
     """
     try:
         yield
-    except apsw.Error as exc:
+    except (apsw.Error, UnicodeDecodeError) as exc:
         raise store_error_of(exc, path, connection) from exc
 
 
 def store_error_of(
-    exc: apsw.Error, path: Path, connection: apsw.Connection | None
+    exc: apsw.Error | UnicodeDecodeError,
+    path: Path,
+    connection: apsw.Connection | None,
 ) -> StoreError:
     """Return the error of ours for one of apsw's; see mapped_errors."""
     place = str(path)
+    if isinstance(exc, UnicodeDecodeError):
+        return StoreCorruptError(path=place, reason="it holds text that is not UTF-8")
     if isinstance(exc, apsw.FullError) or _is_out_of_space(exc, connection):
         return StoreFullError(path=place)
     if isinstance(exc, apsw.ReadOnlyError):

@@ -38,10 +38,10 @@ from crdtmem.store.rows import SlotRow
 from crdtmem.store.schema import APPLICATION_ID, MIGRATIONS, is_current
 from crdtmem.store.store import Store
 
-__all__ = ["Finding", "Found", "Status", "examine"]
+__all__ = ["Finding", "Status", "examine"]
 
 Status = Literal["ok", "warn", "fail", "fixed"]
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 REPAIR = "run 'crdtmem doctor --repair'"
 BACKUP = "go back to a backup"
@@ -126,7 +126,7 @@ class _Examination:
             found.append(_fail(check, f"the check could not be made: {exc}", BACKUP))
         return found
 
-    def read(self, look: Callable[[apsw.Connection], Found]) -> Found:
+    def read(self, look: Callable[[apsw.Connection], _Found]) -> _Found:
         """Return what is found at one state of the store."""
         with self.store.snapshot() as connection:
             return look(connection)

@@ -83,7 +83,7 @@ class Reading:
         trace: TracebackType | None,
     ) -> None:
         self._store._mutex.release()
-        if isinstance(error, apsw.Error):
+        if isinstance(error, (apsw.Error, UnicodeDecodeError)):
             raise store_error_of(error, self._store.path, self._connection) from error
 
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.process
 DROPPING = [sys.executable, str(Path(__file__).parent / "dropping_lane.py")]
 
 
+@pytest.mark.requirement("surfaces-9", "P1")
 def test_the_demo_loses_nothing(run, home):
     result = run("demo", "--rng", "1")
 
@@ -43,6 +44,7 @@ def test_a_kept_store_can_be_looked_at(run):
     assert "lane-1" in run("--store", report["store"], "blame", "shared").out
 
 
+@pytest.mark.requirement("surfaces-9")
 def test_a_store_that_drops_appends_is_found_out(run, home, monkeypatch):
     monkeypatch.setattr(demo, "LANE_COMMAND", DROPPING)
 

@@ -31,6 +31,7 @@ def damage(path, label):
     connection.close()
 
 
+@pytest.mark.requirement("surfaces-11", "P8")
 def test_a_flipped_byte_is_named_and_stops_no_other_slot(written, home):
     damage(home / "store.sqlite", "plan")
 

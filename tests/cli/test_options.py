@@ -51,6 +51,7 @@ def test_a_command_has_at_most_25_lines(name):
     assert source.count("\n") <= 26
 
 
+@pytest.mark.requirement("surfaces-1")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_tree_and_the_table_are_equal(name):
     command = COMMANDS[name]

@@ -43,6 +43,7 @@ def error_of(result):
     return json.loads(result.err)["error"]
 
 
+@pytest.mark.requirement("surfaces-8")
 @pytest.mark.process
 def test_the_front_door_loads_nothing_slow(run, home, environment):
     run("create", "plan", "a")
@@ -67,6 +68,7 @@ def test_the_front_door_loads_nothing_slow(run, home, environment):
     assert [name for name in FORBIDDEN if name in loaded.split("\n")] == []
 
 
+@pytest.mark.requirement("surfaces-8")
 @pytest.mark.parametrize("words", QUICK)
 def test_both_readers_print_the_same_bytes(run, words, monkeypatch):
     run("create", "plan", "a")
@@ -82,6 +84,7 @@ def test_every_quick_command_is_in_the_test_above(name):
     assert name in [words[0] for words in QUICK]
 
 
+@pytest.mark.requirement("surfaces-6")
 def test_an_expected_failure_has_its_exit_status_and_one_line(run, home):
     run("create", "plan", "a", "--size-limit", "3")
     run("create", "fixed", "--read-only")
@@ -205,6 +208,7 @@ def test_a_terminal_gets_colour_where_it_may(
     assert (b"\x1b[31mplan" in shown) is is_colored
 
 
+@pytest.mark.requirement("surfaces-7")
 @pytest.mark.process
 def test_text_is_escaped_on_a_terminal_and_verbatim_in_a_pipe(run, environment, home):
     run("create", "plan", "a\x1b[2J\u202eb")

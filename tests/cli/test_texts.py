@@ -53,6 +53,7 @@ def test_stdin_loses_a_bom_and_one_line_end(raw, keep_newline, text, stdin):
     assert read_text(Output(), "-", None, keep_newline=keep_newline) == text
 
 
+@pytest.mark.requirement("surfaces-5")
 @pytest.mark.parametrize(("raw", "offset"), [(b"ab\xff", 2), (b"\xef\xbb\xbf\xff", 3)])
 def test_a_bad_byte_is_told_with_its_offset(raw, offset, stdin):
     stdin(raw)
@@ -76,6 +77,7 @@ def test_the_longest_text_is_read_and_a_longer_one_is_not(stdin):
         assert caught.value.code == "invalid-text"
 
 
+@pytest.mark.requirement("surfaces-5")
 def test_stdin_is_read_only_where_it_is_asked_for(stdin):
     stdin(b"never read")
 

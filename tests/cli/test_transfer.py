@@ -42,6 +42,7 @@ def test_an_export_comes_back_with_its_history(exported):
     assert elsewhere(exported, "log", "plan").out.count("\n") == 1
 
 
+@pytest.mark.requirement("surfaces-10", "P7")
 def test_a_second_import_changes_nothing(exported):
     elsewhere(exported, "import", "all.jsonl")
     before = elsewhere(exported, "changes", "--json").out

@@ -36,6 +36,7 @@ def test_text_may_begin_with_dashes(words, text, lane):
     assert (values["label"], values["text"], values["lane"]) == ("plan", text, lane)
 
 
+@pytest.mark.requirement("surfaces-4")
 @pytest.mark.parametrize("typo", ["--lnae", "--lnae=a", "--no-such-thing"])
 def test_a_lone_word_like_an_option_is_never_text(typo):
     with pytest.raises(click.NoSuchOption):

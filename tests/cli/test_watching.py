@@ -68,6 +68,7 @@ def test_an_interrupt_ends_a_watch_with_130(watching, run):
     assert process.returncode == 130
 
 
+@pytest.mark.requirement("surfaces-12")
 def test_a_watch_disturbs_no_writer(watching, run, environment, tmp_path):
     process = watching("--json")
     run("create", "log", "--size-limit", "100000")

@@ -38,6 +38,7 @@ def test_a_write_prints_one_line(run):
     assert run("append", "plan", "c", "-q").out == ""
 
 
+@pytest.mark.requirement("surfaces-4")
 @pytest.mark.parametrize(
     ("words", "stored"),
     [

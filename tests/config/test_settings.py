@@ -161,6 +161,7 @@ def test_the_environment_wins_over_both_files(load, write):
     assert set(FROM_ENVIRONMENT) == {key.variable for key in KEYS if key.variable}
 
 
+@pytest.mark.requirement("surfaces-39")
 def test_an_option_wins_over_everything(load, write):
     write(user=FROM_USER_FILE, project=FROM_PROJECT_FILE)
 
@@ -267,6 +268,7 @@ def test_a_renamed_folder_and_a_clone_stay_the_project_that_their_file_names(
     assert load(cwd=tmp_path / "clone").project == before
 
 
+@pytest.mark.requirement("surfaces-40")
 @pytest.mark.process
 def test_a_worktree_that_git_made_is_the_same_project(load, tmp_path):
     work = tmp_path / "work"

@@ -101,6 +101,7 @@ def test_a_mount_point_may_have_any_name(name):
     assert filesystem_of(point.with_name("y") / "store.db", mounts) == "ext4"
 
 
+@pytest.mark.requirement("testing-F14")
 @pytest.mark.parametrize("filesystem", NETWORK_FILESYSTEMS)
 def test_a_store_on_a_network_file_system_is_refused(filesystem):
     mounts = f"1 0 0:1 / /mnt rw - {filesystem} server:/x rw\n"
@@ -264,6 +265,7 @@ def test_a_folder_that_its_user_controls_is_let_through(tmp_path, mode, writable
     check_modes(store, writable=writable)
 
 
+@pytest.mark.requirement("testing-F14")
 @pytest.mark.parametrize("mode", [0o777, 0o707, 0o702])
 @pytest.mark.parametrize("writable", [False, True])
 def test_a_folder_that_everybody_may_write_is_refused(tmp_path, mode, writable):

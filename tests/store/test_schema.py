@@ -54,6 +54,7 @@ def test_a_new_store_says_that_it_is_one(store):
         assert {name for (name,) in names} == TABLES
 
 
+@pytest.mark.requirement("testing-F16")
 @pytest.mark.parametrize(
     "statements",
     [
@@ -79,6 +80,7 @@ def test_another_programs_database_is_refused_and_left_as_it_was(
     assert contents_of(folder) == before
 
 
+@pytest.mark.requirement("testing-F16")
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_store_of_a_newer_release_is_refused_and_left_as_it_was(folder, read_only):
     newer = len(MIGRATIONS) + 1

@@ -167,6 +167,7 @@ def scan_write(data):
     return scan(data, client_ids=frozenset({20}), state=STATE, snapshot=False)
 
 
+@pytest.mark.requirement("testing-F15", "P8")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_hostile_write_is_refused(name):
     structs, code = ATTACKS[name]

@@ -26,7 +26,6 @@ __all__ = [
     "blame_lines",
     "decode_runs",
     "encode_runs",
-    "overlay_runs",
     "replace_author",
 ]
 
@@ -128,27 +127,6 @@ def replace_author(runs: Iterable[Run], old: Author, new: Author) -> list[Run]:
     return _merged(
         [_run_of(run.units, new if run.author == old else run.author)] for run in runs
     )
-
-
-def overlay_runs(runs: Sequence[Run], over: Sequence[Run]) -> list[Run]:
-    """Return the authors of the second runs where known, else those of the first.
-
-    For a state record that meets a doc with text: its runs, carried over the local
-    rest with no author for that, go over the local runs.
-
-    Raises:
-        ValueError: If both do not cover the same length.
-
-    """
-    cover = _Cover(runs, sum(run.units for run in over))
-    parts: list[list[Run]] = []
-    at_units = 0
-    for run in over:
-        end_units = at_units + run.units
-        known = [run] if run.author is not None else None
-        parts.append(known or cover.part(at_units, end_units))
-        at_units = end_units
-    return _merged(parts)
 
 
 def encode_runs(runs: Sequence[Run]) -> bytes:

@@ -10,7 +10,14 @@ from functools import lru_cache
 
 import apsw
 
-from crdtmem.doc.blame import Author, Run, apply_to_runs, decode_runs, encode_runs
+from crdtmem.doc.blame import (
+    Author,
+    Run,
+    apply_to_runs,
+    decode_runs,
+    encode_runs,
+    replace_author,
+)
 from crdtmem.doc.delta import apply_delta, decode_delta
 from crdtmem.doc.slot_doc import SlotDoc, genesis_id_of
 from crdtmem.doc.trace import Trace
@@ -129,7 +136,10 @@ def blame_of(connection: apsw.Connection, doc: int) -> list[Run]:
     checkpoint = _intact_checkpoint(connection, doc)
     rows = log_of(connection, doc, after=checkpoint.lsn)
     runs, genesis = _replayed(checkpoint, rows)
-    return [_resolved(run, genesis) for run in runs]
+    for first, (at_ms, replica, lane) in genesis.items():
+        author = Author(lane, at_ms, bytes.fromhex(replica))
+        runs = replace_author(runs, _placeholder(first), author)
+    return runs
 
 
 def trace_from(connection: apsw.Connection, doc: int, entry: EntryRow) -> Trace:
@@ -190,10 +200,3 @@ def _replayed(checkpoint: Checkpoint, rows: list[LogRow]) -> tuple[list[Run], Ge
 
 def _placeholder(first: int) -> Author:
     return Author("", first, NO_REPLICA)
-
-
-def _resolved(run: Run, genesis: Genesis) -> Run:
-    if run.replica != NO_REPLICA or run.at_ms not in genesis:
-        return run
-    at_ms, replica, lane = genesis[run.at_ms]
-    return Run(run.units, lane, at_ms, bytes.fromhex(replica))

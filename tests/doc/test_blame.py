@@ -13,7 +13,6 @@ from crdtmem.doc.blame import (
     blame_lines,
     decode_runs,
     encode_runs,
-    overlay_runs,
     replace_author,
 )
 from crdtmem.doc.delta import Splice
@@ -102,8 +101,6 @@ def test_runs_that_do_not_cover_the_text_are_refused(runs):
         apply_to_runs(runs, "ab🎉", (), ANN)
     with pytest.raises(ValueError, match=words):
         blame_lines(runs, "a🎉\n")
-    with pytest.raises(ValueError, match=words):
-        overlay_runs(runs, [Run(4)])
 
 
 def test_a_delta_over_another_text_is_refused():
@@ -117,14 +114,6 @@ def test_an_earlier_first_writer_takes_the_place_of_a_later_one():
     assert replace_author(runs, CY, BOB) == runs_of((6, BOB), (1, ANN))
     assert replace_author(runs, ANN, CY) == runs_of((2, CY), (1, BOB), (4, CY))
     assert replace_author(runs, Author("cy", 3_001, CY.replica), ANN) == runs
-
-
-@given(st.integers(0, 9), AUTHORS, AUTHORS)
-def test_known_authors_of_a_state_go_over_the_local_ones(size, lower, upper):
-    local, state = cover_of(size, lower), cover_of(size, upper)
-    units = zip(each_unit(state), each_unit(local), strict=True)
-
-    assert each_unit(overlay_runs(local, state)) == [a or b for a, b in units]
 
 
 @given(st.integers(0, 9), AUTHORS)

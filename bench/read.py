@@ -1,6 +1,7 @@
 """Reading from Python, against the bare SELECT of the same columns."""
 
 import statistics
+import time
 from collections.abc import Callable
 
 from bench.running import Effort, Findings, run
@@ -12,6 +13,10 @@ __all__ = ["measure"]
 READS = 200
 """In one round."""
 SLOTS = 20
+CLOCKS: tuple[tuple[str, str, Callable[[], float]], ...] = (
+    ("", "", time.perf_counter),
+    ("-processor", ", processor time", time.thread_time),
+)
 
 
 def measure(effort: Effort) -> Findings:
@@ -25,36 +30,34 @@ def measure(effort: Effort) -> Findings:
                 appender.append()
         bare = bare_connection(place / "ours.db")
         slot = memory.slot("notes_7")
-        reads = [
-            compare(
-                f"read-{READS}-times",
-                _often(slot.read),
-                _often(
-                    lambda: bare.execute(
-                        "SELECT * FROM slot WHERE namespace = ? AND label = ?",
-                        ("bench", "notes_7"),
-                    ).fetchall()
-                ),
-                against="bare SELECT by apsw",
-                rounds=effort.rounds_of(),
+        pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "read": (
+                slot.read,
+                lambda: bare.execute(
+                    "SELECT * FROM slot WHERE namespace = ? AND label = ?",
+                    ("bench", "notes_7"),
+                ).fetchall(),
             ),
-            compare(
-                f"list-{READS}-times",
-                _often(lambda: memory.slots(templates=False)),
-                _often(lambda: bare.execute("SELECT * FROM slot").fetchall()),
-                against="bare SELECT by apsw",
-                rounds=effort.rounds_of(),
+            "list": (
+                lambda: memory.slots(templates=False),
+                lambda: bare.execute("SELECT * FROM slot").fetchall(),
             ),
-        ]
+        }
+        found = {
+            name + kind: compare(
+                f"{name}-{READS}-times{kind}",
+                _often(ours),
+                _often(theirs),
+                against=f"bare SELECT by apsw{of}",
+                rounds=effort.rounds_of(),
+                clock=clock,
+            )
+            for name, (ours, theirs) in pairs.items()
+            for kind, of, clock in CLOCKS
+        }
         bare.close()
-    note = f"{SLOTS} slots, texts included"
-    return Findings(
-        reads,
-        [
-            _above("read-above-select", reads[0], 20, "a slot of 1,700 units"),
-            _above("list-above-select", reads[1], None, note),
-        ],
-    )
+    counts = [_above(name, line) for name, line in found.items()]
+    return Findings(list(found.values()), counts)
 
 
 def _often(read: Callable[[], object]) -> Callable[[], None]:
@@ -65,10 +68,17 @@ def _often(read: Callable[[], object]) -> Callable[[], None]:
     return all_reads
 
 
-def _above(name: str, line: Comparison, target: float | None, note: str) -> Count:
-    medians = map(statistics.median, (line.subject_s, line.baseline_s))
-    ours_s, bare_s = medians
-    return Count(name, (ours_s - bare_s) / READS * 1e6, "µs", target, note)
+def _above(name: str, line: Comparison) -> Count:
+    ours_s, bare_s = map(statistics.median, (line.subject_s, line.baseline_s))
+    is_read = name.startswith("read")
+    note = "a slot of 1,700 units" if is_read else f"{SLOTS} slots with their texts"
+    return Count(
+        f"{name}-above-select",
+        (ours_s - bare_s) / READS * 1e6,
+        "µs",
+        target=20 if is_read else None,
+        note=note,
+    )
 
 
 if __name__ == "__main__":

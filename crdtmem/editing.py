@@ -272,8 +272,7 @@ class SlotWrite:
         )
         unseen = self.unseen()
         row, entry = self.write(change)
-        if entry is not None:
-            shown["history_id"] = entry.id
+        shown["history_id"] = entry.id if entry else UNSET
         self.note_seen(row, unseen)
         return self.result(operation, row, unseen=unseen, **shown)
 

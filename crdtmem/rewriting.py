@@ -77,8 +77,6 @@ def with_lines(view: str, line: int, text: str) -> str:
 
 def new_lines(file: str, delta: Delta) -> LineSpan:
     """Return the first and last line of what a delta inserts first."""
-    first = next((splice for splice in delta if splice.insert), None)
-    if first is None:
-        return (1, 1)
+    first = next(splice for splice in delta if splice.insert)
     start = file.count("\n", 0, first.start_chars) + 1
     return start, start + max(0, first.insert.count("\n") - 1)

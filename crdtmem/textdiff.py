@@ -264,7 +264,13 @@ def _anchors(
     # Counted in the whole texts: a line that is repeated elsewhere must not outvote
     # one that stands nowhere else.
     old_counts, new_counts = Counter(old), Counter(new)
-    unique = {line for line in shared if old_counts[line] == new_counts[line] == 1}
+    # A blank line says nothing of where it belongs, also when it is the only one: were
+    # it an anchor, a line that has moved past it would be written anew.
+    unique = {
+        line
+        for line in shared
+        if old_counts[line] == new_counts[line] == 1 and not line.isspace()
+    }
     places = {new[j]: j for j in new_part if new[j] in unique}
     return _longest_ascending(
         [(i, places[old[i]]) for i in old_part if old[i] in unique]

@@ -78,8 +78,8 @@ class _Undo:
 
     @property
     def revives(self) -> bool:
-        """Whether a deleted slot comes back, also where its text was empty."""
-        return self.entry.operation == "delete" and self.write.row.is_deleted
+        """Whether the mark of a delete is lifted, also where its text was empty."""
+        return self.entry.operation == "delete" and bool(self.write.row.deleted)
 
     @property
     def is_empty(self) -> bool:

@@ -28,7 +28,7 @@ WRITES = 200
 RUNS = range({"default": 1, "campaign": 300}[PROFILE])
 EVERY = {"default": 150, "campaign": 40}[PROFILE]
 """One moment in so many is looked at; the seed shifts which."""
-RECOVERIES = {"default": 3, "campaign": 100}[PROFILE]
+RECOVERIES = {"default": 2, "campaign": 100}[PROFILE]
 LABELS = ("plan", "notes", "log", "todo")
 
 
@@ -192,7 +192,7 @@ def test_a_power_cut_or_kill_at_any_moment_loses_nothing_acknowledged(folder, se
 @pytest.mark.requirement("P1", "testing-F2")
 def test_a_power_cut_while_the_store_is_made_leaves_a_store_or_none(folder):
     disk, states, _ = record(folder / "store", 0, writes=1)
-    for image in disk.images():
+    for image in disk.images(every={"default": 3, "campaign": 1}[PROFILE]):
         image.write_to(folder / "image")
         allowed = states[len(image.acknowledged) :][:2]
 
@@ -209,7 +209,7 @@ def test_the_power_may_go_again_during_recovery(folder):
         image.write_to(folder / "again")
         with PowerCut(folder / "again", makedefault=True) as second:
             complaints(folder / "again", allowed)
-        for inner in second.images(every=6):
+        for inner in second.images(every={"default": 12, "campaign": 3}[PROFILE]):
             inner.write_to(folder / "image")
 
             assert complaints(folder / "image", allowed) == [], inner

@@ -143,15 +143,15 @@ console.log(JSON.stringify(results))
 @pytest.fixture(scope="module")
 def yjs():
     """Return a function that hands documents to Yjs, all in one process."""
-    if not (FOLDER / "node_modules" / "yjs" / "package.json").exists():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-save"]
-        subprocess.run(
-            ["npm", "install", *options, YJS],
-            cwd=FOLDER,
-            check=True,
-            timeout=INSTALL_TIMEOUT_S,
-        )
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    # A second, where it is there already.
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-save"]
+    subprocess.run(
+        ["npm", "install", *options, "--prefer-offline", YJS],
+        cwd=FOLDER,
+        check=True,
+        timeout=INSTALL_TIMEOUT_S,
+    )
     script = FOLDER / "apply.mjs"
     script.write_text(SCRIPT, encoding="utf-8")
 
@@ -243,10 +243,8 @@ def test_yjs_makes_the_same_of_each_stores_log_and_of_its_squashed_state(sites, 
     documents, expected = [], []
     for seed in range(HISTORIES):
         history = settled_history(sites, seed)
-        for site in history.sites:
+        for site in [site for site in history.sites if site.row("s")]:
             look = site.look("s")
-            if not look.state:
-                continue
             log = updates_in(history.traffic.arrived[site.replica], "s")
             site.squash_all("s")
             state = b64encode(site.look("s").state).decode()

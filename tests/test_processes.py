@@ -386,7 +386,12 @@ def test_reading_an_up_to_date_store_changes_not_one_byte(crew, path, folder):
     "wrong", [{"size": 3}, {"contentHash": "0" * 16}, {"rev": 4}, {"content": "aé\n"}]
 )
 def test_a_view_that_does_not_fit_itself_is_found(wrong):
-    view = {"content": "aé", "size": 2, "contentHash": content_hash("aé")[:16], "rev": 5}
+    view = {
+        "content": "aé",
+        "size": 2,
+        "contentHash": content_hash("aé")[:16],
+        "rev": 5,
+    }
 
     assert scripts.check_view(view, 5) == 5
     with pytest.raises(AssertionError):

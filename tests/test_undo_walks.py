@@ -89,11 +89,11 @@ def walker(site):
 
 
 @pytest.mark.requirement("P4")
-@pytest.mark.parametrize("first", range(0, WALKS, 20))
+@pytest.mark.parametrize("first", range(0, WALKS, 10))
 def test_writes_undone_newest_first_lead_through_all_earlier_texts_and_back(
     site, first
 ):
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         walker = Walker(site, random := Random(seed))
         for _ in range(random.randint(1, 12)):
             walker.write()

@@ -28,6 +28,7 @@ from crdtmem.store.log import (
     forget_rows,
     load_checkpoint,
     log_of,
+    mark_unsealed,
     require_intact,
     save_checkpoint,
     targets_of,
@@ -112,6 +113,8 @@ def squash(connection: apsw.Connection, doc: int, replica: bytes, until: int) ->
     document = load_doc(connection, doc, replica, until=until)
     document.check()
     runs, genesis = _replayed(checkpoint, rows)
+    if any(row.replica_seq is None for row in rows):
+        mark_unsealed(connection, doc)
     save_checkpoint(
         connection,
         doc,

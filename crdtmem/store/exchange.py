@@ -22,13 +22,13 @@ from crdtmem.protocol.envelopes import (
     undo_note,
 )
 from crdtmem.protocol.records import DocKind, RecordKind
-from crdtmem.store.inbox import Inbox, Incoming
+from crdtmem.store.inbox import Inbox, Incoming, set_aside
 from crdtmem.store.log import targets_of
 from crdtmem.store.rows import LogRow
 from crdtmem.store.store import Store
 from crdtmem.store.write import Transaction
 
-__all__ = ["Record", "known_streams", "outgoing", "receive"]
+__all__ = ["Record", "known_streams", "needing_state", "outgoing", "receive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,31 @@ def known_streams(store: Store, namespace: str) -> dict[bytes, int]:
 def outgoing(store: Store, namespace: str, *, after: int = 0) -> list[Record]:
     """Return a namespace's records after a step of the log, sealing own ones first.
 
-    Squashed records are gone: a store that is further behind needs a state.
+    Squashed records are gone: a store that is further behind needs a state. A doc of
+    which own records were squashed before they were sealed is left out as a whole,
+    since what is left of it has no beginning; ``needing_state`` names those.
     """
     with store.writing() as transaction:
         connection = transaction.connection
         _seal(connection, namespace)
         rows = connection.execute(
             "SELECT log.*, doc.name FROM log JOIN doc USING (doc)"
-            " WHERE log.lsn > :after AND doc.namespace = :namespace ORDER BY log.lsn",
+            " WHERE log.lsn > :after AND doc.namespace = :namespace AND doc.is_sealed"
+            " ORDER BY log.lsn",
             {"after": after, "namespace": namespace},
         )
         return [_record(connection, LogRow(*row[:-1]), str(row[-1])) for row in rows]
+
+
+def needing_state(store: Store, namespace: str) -> list[str]:
+    """Return the docs that others can have only as a state; see outgoing."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            "SELECT name FROM doc WHERE namespace = :namespace AND NOT is_sealed"
+            " ORDER BY name",
+            {"namespace": namespace},
+        )
+        return [str(name) for (name,) in rows]
 
 
 def receive(store: Store, namespace: str, records: Sequence[Record]) -> int:
@@ -85,6 +99,10 @@ def receive(store: Store, namespace: str, records: Sequence[Record]) -> int:
         fresh = _fresh(transaction, namespace, records)
         by_name: dict[str, list[Incoming]] = {}
         for record in fresh:
+            if record.envelope.doc_kind != DocKind.SLOT:
+                # Of a later version, or wrong; kept, and no slot of that name is meant.
+                set_aside(transaction, 0, record, "doc-kind")
+                continue
             by_name.setdefault(record.envelope.name, []).append(record)
         for name, batch in by_name.items():
             Inbox(transaction, store, namespace, name).take(batch)
@@ -96,6 +114,7 @@ def _seal(connection: apsw.Connection, namespace: str) -> None:
     rows: list[Any] = connection.execute(
         "SELECT log.lsn, log.replica FROM log JOIN doc USING (doc)"
         " WHERE log.replica_seq IS NULL AND doc.namespace = :namespace"
+        " AND doc.is_sealed"
         " ORDER BY log.lsn",
         {"namespace": namespace},
     ).fetchall()

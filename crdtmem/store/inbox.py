@@ -21,7 +21,7 @@ from crdtmem.store.write import Change, Transaction
 if TYPE_CHECKING:
     from crdtmem.store.store import Store
 
-__all__ = ["Inbox", "Incoming"]
+__all__ = ["Inbox", "Incoming", "set_aside"]
 
 SHOWN_LANES = 8
 """How many lanes the history entry of one batch names."""
@@ -73,7 +73,7 @@ class Inbox:
             self._store.docs.pop(base.doc, None)
             self._tx.mark_damaged()
             for record in batch:
-                self._quarantine(base.doc, record, exc.code)
+                set_aside(self._tx, base.doc, record, exc.code)
 
     def _apply(
         self, before: SlotRow | None, base: SlotRow, batch: Sequence[Incoming]
@@ -160,16 +160,18 @@ class Inbox:
         found = [steps[name] for name in names if name in steps]
         return json.dumps(sorted(found)) if len(found) == len(names) else None
 
-    def _quarantine(self, doc: int, record: Incoming, code: str) -> None:
-        for write in record.envelope.writes:
-            self._tx.connection.execute(
-                "INSERT INTO quarantine(doc, lsn, replica, code, content, at_ms)"
-                " VALUES (:doc, 0, :replica, :code, :content, :now)",
-                {
-                    "doc": doc,
-                    "replica": record.replica,
-                    "code": code,
-                    "content": write.update,
-                    "now": self._tx.now_ms,
-                },
-            )
+
+def set_aside(transaction: Transaction, doc: int, record: Incoming, code: str) -> None:
+    """Keep a refused record in quarantine, with the rule that it breaks."""
+    for write in record.envelope.writes:
+        transaction.connection.execute(
+            "INSERT INTO quarantine(doc, lsn, replica, code, content, at_ms)"
+            " VALUES (:doc, 0, :replica, :code, :content, :now)",
+            {
+                "doc": doc,
+                "replica": record.replica,
+                "code": code,
+                "content": write.update,
+                "now": transaction.now_ms,
+            },
+        )

@@ -19,10 +19,12 @@ __all__ = [
     "count_rows",
     "digest_of",
     "find_doc",
+    "first_unsealed",
     "forget_rows",
     "load_checkpoint",
     "log_of",
     "make_doc",
+    "mark_unsealed",
     "require_intact",
     "save_checkpoint",
     "targets_of",
@@ -176,3 +178,22 @@ def save_checkpoint(
             "digest": checkpoint.expected_digest,
         },
     )
+
+
+def mark_unsealed(connection: apsw.Connection, doc: int) -> None:
+    """Note that a checkpoint holds own records that were never sealed for others."""
+    connection.execute("UPDATE doc SET is_sealed = 0 WHERE doc = :doc", {"doc": doc})
+
+
+def first_unsealed(connection: apsw.Connection, doc: int, namespace: str) -> int | None:
+    """Return the oldest step of a doc that others still wait for, if there are others.
+
+    A namespace of which nothing was ever sealed has none: whoever joins it later gets
+    states.
+    """
+    found = connection.execute(
+        "SELECT min(lsn) FROM log WHERE doc = :doc AND replica_seq IS NULL"
+        " AND EXISTS (SELECT 1 FROM stream WHERE namespace = :namespace)",
+        {"doc": doc, "namespace": namespace},
+    ).get
+    return None if found is None else int(found)

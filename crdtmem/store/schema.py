@@ -28,7 +28,8 @@ CREATE TABLE store(
 
 -- What is true of a doc behind its newest records: the squashed state of all records
 -- up to state_lsn, its text, and who wrote it (blame). `genesis` maps the client ids
--- of first texts to their author.
+-- of first texts to their author. `is_sealed` is 0 where own records went into the
+-- state that had never been sealed for others: they can have it only as a state.
 CREATE TABLE doc(
     doc INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,
@@ -40,6 +41,7 @@ CREATE TABLE doc(
     blame BLOB NOT NULL DEFAULT x'',
     genesis TEXT NOT NULL DEFAULT '{}',
     digest BLOB NOT NULL DEFAULT x'',
+    is_sealed INTEGER NOT NULL DEFAULT 1,
     UNIQUE(namespace, kind, name)
 ) STRICT;
 

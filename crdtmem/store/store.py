@@ -218,9 +218,16 @@ class Store:
                 self._checkpoint(connection)
 
     def checkpoint(self) -> None:
-        """Copy the whole log back into the file and empty it, as far as readers let."""
+        """Copy the whole log back into the file and empty it, as far as readers let.
+
+        Raises:
+            StoreReadOnlyError: If the handle is for reading.
+
+        """
         with self._mutex:
             connection = self._usable()
+            if self.read_only:
+                raise StoreReadOnlyError(path=str(self.path))
             with self.lock.held(self.busy_timeout_s), mapped_errors(self.path):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 

@@ -49,6 +49,7 @@ from crdtmem.store.log import (
     append_row,
     count_rows,
     find_doc,
+    first_unsealed,
     load_checkpoint,
     log_of,
     make_doc,
@@ -337,7 +338,12 @@ class Transaction:
         """Squash all records of a doc that no kept history entry needs."""
         kept = [e for e in entries_of(self.connection, doc) if not e.is_imported]
         until = min((e.first_lsn for e in kept), default=self._lsn + 1) - 1
-        with self._damage_of(doc, load_checkpoint(self.connection, doc).name):
+        checkpoint = load_checkpoint(self.connection, doc)
+        unsealed = first_unsealed(self.connection, doc, checkpoint.namespace)
+        if unsealed is not None:
+            # Others that have the records before it wait for this one.
+            until = min(until, unsealed - 1)
+        with self._damage_of(doc, checkpoint.name):
             squash(self.connection, doc, self.replica, until)
 
     @contextmanager

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def open_lane(tmp_path) -> Iterator[Callable[..., Memory]]:
+def open_lane(tmp_path: Path) -> Iterator[Callable[..., Memory]]:
     """Open a handle for a lane; those on one store see each other's writes.
 
     The clock ticks a millisecond a look, and nothing is synced to the disk, which no
@@ -29,10 +31,14 @@ def open_lane(tmp_path) -> Iterator[Callable[..., Memory]]:
 
     with ExitStack() as stack:
 
-        def open_lane(lane="a", *, store="s", project="p", **settings):
-            settings = {"clock": clock, "durability": "normal"} | settings
+        def open_lane(
+            lane: str = "a", *, store: str = "s", project: str = "p", **settings: Any
+        ) -> Memory:
+            options: dict[str, Any] = {"clock": clock, "durability": "normal"}
             path = tmp_path / store / "store.db"
-            memory = crdtmem.open(path, lane=lane, project=project, **settings)
+            memory = crdtmem.open(
+                path, lane=lane, project=project, **options | settings
+            )
             stack.callback(memory.close)
             return memory
 
@@ -40,17 +46,15 @@ def open_lane(tmp_path) -> Iterator[Callable[..., Memory]]:
 
 
 @pytest.fixture
-def memory(open_lane) -> Memory:
+def memory(open_lane: Callable[..., Memory]) -> Memory:
     """The handle of lane a on a fresh store."""
-    handle: Memory = open_lane()
-    return handle
+    return open_lane()
 
 
 @pytest.fixture
-def other(memory, open_lane) -> Memory:
+def other(memory: Memory, open_lane: Callable[..., Memory]) -> Memory:
     """The handle of lane b on the same store."""
-    handle: Memory = open_lane("b")
-    return handle
+    return open_lane("b")
 
 
 @pytest.fixture

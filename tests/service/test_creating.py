@@ -244,7 +244,10 @@ def test_a_delete_resolves_like_a_read_and_names_what_it_uncovers(memory, refusa
     assert memory.delete("persona").uncovers == "global"
     assert memory.delete("t").to_dict().keys().isdisjoint({"uncovers"})
     error = refusal(memory, memory.delete, "t")
-    assert (error.code, error.details) == ("slot-not-found", {"label": "t", "scope": None})
+    assert (error.code, error.details) == (
+        "slot-not-found",
+        {"label": "t", "scope": None},
+    )
 
 
 def test_a_delete_of_one_scope_leaves_the_other(memory, refusal):

@@ -1,13 +1,16 @@
 """The order of the checks of a write, its guards, and repeated calls."""
 
 import threading
+from collections import deque
+from typing import Any
 
 import pytest
 
+from crdtmem.doc.delta import Splice
 from crdtmem.errors import ConflictError
 from crdtmem.limits import TEXT_BYTES
 from crdtmem.models import UNSET
-from tests.replica import insert_at_the_end
+from crdtmem.store.write import Change
 
 STALE = {"expected_rev": 9}
 
@@ -42,7 +45,7 @@ def test_arguments_are_checked_in_their_order(memory, refusal):
     bad_guard = {"expected_rev": -1}
     bad_id = {"request_id": ""}
 
-    calls = [
+    calls: list[tuple[Any, Any, Any, str]] = [
         (memory.create, ("BAD", 5), {"scope": "x"} | bad_id, "invalid-label"),
         (memory.create, ("u", 5), {"scope": "x"} | bad_id, "invalid-scope"),
         (memory.create, ("u", 5), {"size_limit": 0} | bad_id, "invalid-text"),
@@ -98,31 +101,32 @@ def test_arguments_are_checked_before_the_lock_and_guards_behind_it(
 
 
 def test_a_guard_is_judged_at_the_newest_state(memory, other):
-    """The writer passed its guard's rev before the lock; the lock decides."""
+    """The writer stands at the lock while another one commits."""
     memory.create("t", "x")
-    has_lock, caught = threading.Event(), []
-    slot = memory.slot("t")
+    slot, caught = memory.slot("t"), []
+    mutex = memory.store._mutex
 
     def write():
-        has_lock.wait()
-        try:
+        with pytest.raises(ConflictError) as error:
             slot.append("late", expected_rev=0)
-        except ConflictError as exc:
-            caught.append(exc)
+        caught.append(error.value)
+
+    def is_idle():
+        is_free = mutex.acquire(blocking=False)
+        return is_free and mutex.release() is None
 
     thread = threading.Thread(target=write)
-    thread.start()
     with other.store.writing() as transaction:
         row = transaction.slot("p", "t")
-        has_lock.set()
-        from crdtmem.doc.delta import Splice  # noqa: PLC0415 - one test writes by hand
-        from crdtmem.store.write import Change  # noqa: PLC0415 - likewise
-
+        thread.start()
+        # Until the writer holds its handle, which it keeps while it waits for the lock.
+        deque(iter(is_idle, False), maxlen=0)
         change = Change(operation="append", lane="b", delta=(Splice(2, 2, "y\n"),))
         transaction.write_slot(row, "p", "t", change)
     thread.join()
 
-    assert [error.conflict["current"]["rev"] for error in caught] == [1]
+    (error,) = caught
+    assert error.conflict["reason"] == "rev"
     assert slot.read().content == "x\ny"
 
 
@@ -263,7 +267,9 @@ def test_a_hash_of_64_digits_is_compared_whole(memory, refusal):
     memory.create("t", "")
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-    wrong = refusal(memory, memory.slot("t").append, "x", expected_hash=empty[:63] + "0")
+    wrong = refusal(
+        memory, memory.slot("t").append, "x", expected_hash=empty[:63] + "0"
+    )
 
     assert wrong.details["reason"] == "hash"
     assert memory.slot("t").append("x", expected_hash=empty).changed
@@ -287,7 +293,10 @@ def test_a_conflict_tells_what_happened_since(memory, other, refusal):
     conflict = error.conflict
     assert error.to_dict()["error"]["details"] == conflict
     assert conflict["diff"] == "--- t@0\n+++ t@2\n@@ -1 +1,3 @@\n a\n+b\n+c"
-    assert [(c["lane"], c["rev"]) for c in conflict["changedBy"]] == [("b", 1), ("b", 2)]
+    assert [(c["lane"], c["rev"]) for c in conflict["changedBy"]] == [
+        ("b", 1),
+        ("b", 2),
+    ]
     assert (conflict["current"]["rev"], conflict["current"]["size"]) == (2, 5)
     assert (conflict["baseRev"], conflict["diffTruncated"]) == (0, False)
     assert conflict["expectedRev"] == 0
@@ -393,7 +402,7 @@ def test_the_limit_holds_on_every_path(memory, refusal):
     entry = slot.edit("x" * 20, "y").history_id
     slot.set_meta(size_limit=10)
 
-    calls = [
+    calls: list[tuple[Any, Any, Any]] = [
         (slot.append, ("z" * 9,), {}),
         (slot.replace, ("z" * 11,), {}),
         (slot.edit, ("y", "z" * 11), {}),
@@ -450,7 +459,7 @@ def calls_of(memory, label):
         lambda: slot.replace("one\n2", base_rev=rev, request_id="3"),
         lambda: slot.edit("one", "1", request_id="4"),
         lambda: slot.insert(0, "top", request_id="5"),
-        lambda: slot.restore(entry, expected_rev=slot.read().rev, request_id="6"),
+        lambda: slot.restore(entry, expected_rev=rev + 5, request_id="6"),
         lambda: slot.undo(request_id="7"),
         lambda: slot.set_meta(pinned=False, request_id="8"),
         lambda: memory.create("made", "c", request_id="9"),
@@ -462,11 +471,6 @@ def calls_of(memory, label):
 def test_a_repeated_call_returns_its_first_result_and_writes_nothing(memory, unchanged):
     memory.create("t", "one", scope="global", size_limit=70)
     calls = calls_of(memory, "t")
-    guard = memory.slot("t").read().rev + 5
-    calls[5] = lambda entry=memory.slot("t").history().entries[0].id: memory.slot(
-        "t"
-    ).restore(entry, expected_rev=guard, request_id="6")
-
     for call in calls:
         first = call()
         with unchanged(memory):
@@ -542,7 +546,7 @@ def test_a_request_id_names_one_call_of_one_verb(memory, open_lane, refusal):
     slot = memory.slot("t")
     slot.append("y", request_id="r")
 
-    calls = [
+    calls: list[tuple[Any, Any, Any]] = [
         (slot.append, ("z",), {}),
         (slot.append, ("y",), {"expected_rev": 1}),
         (slot.replace, ("y",), {}),
@@ -588,161 +592,3 @@ def test_a_dry_run_keeps_no_request(memory):
     memory.slot("persona").undo(dry_run=True, request_id="r")
 
     assert memory.slot("persona").undo(request_id="r").replayed is UNSET
-
-
-# -- what an unguarded replace covers
-
-
-@pytest.mark.requirement("P3")
-def test_an_unguarded_replace_reports_what_its_lane_had_not_seen(memory, other):
-    memory.create("t", "mine")
-    other.slot("t").append("theirs")
-
-    result = memory.slot("t").replace("new")
-
-    assert [(c.lane, c.operation, c.rev) for c in result.overwrote] == [
-        ("b", "append", 1)
-    ]
-    assert memory.slot("t").history_entry(result.history_id).content == "mine\ntheirs"
-
-
-@pytest.mark.requirement("P3")
-def test_a_first_text_of_another_lane_is_reported_too(memory, other):
-    other.create("t", "theirs")
-    other.create("own", "")
-
-    result = memory.slot("t").replace("mine")
-
-    assert [(c.lane, c.operation, c.rev) for c in result.overwrote] == [
-        ("b", "create", 0)
-    ]
-    assert memory.slot("own").replace("mine").overwrote is UNSET
-
-
-def test_commits_that_are_pruned_are_reported_by_what_is_left_of_them(memory, other):
-    memory.configure(history_keep=2)
-    other.create("t")
-    other.slot("t").append("theirs")
-    for n in range(3):
-        memory.slot("t").append(str(n))
-
-    result = memory.slot("t").replace("mine")
-
-    assert [(c.lane, c.rev) for c in result.overwrote] == [("b", 2)]
-
-
-def test_at_most_twenty_commits_are_reported(memory, other):
-    memory.configure(history_keep=50)
-    memory.create("t")
-    for n in range(25):
-        other.slot("t").append(str(n))
-
-    overwrote = memory.slot("t").replace("mine").overwrote
-
-    assert [c.rev for c in overwrote] == list(range(6, 26))
-
-
-def test_a_replace_of_what_was_seen_overwrote_nothing(memory, other):
-    memory.create("t", "mine")
-    other.slot("t").append("theirs")
-    memory.slot("t").read()
-
-    assert memory.slot("t").replace("new").overwrote is UNSET
-    assert memory.slot("persona").replace("new").overwrote is UNSET
-    assert other.slot("t").replace("guarded", expected_rev=2).overwrote is UNSET
-
-
-# -- base_rev
-
-
-@pytest.mark.requirement("P3")
-def test_a_stale_text_is_merged(memory, other):
-    memory.create("t", "a\nb")
-    other.slot("t").append("c")
-
-    result = memory.slot("t").replace("A\nb", base_rev=0)
-
-    assert (result.content, result.merged, result.rev) == ("A\nb\nc", True, 2)
-    assert result.diff == "--- t@0\n+++ t@2\n@@ -1,2 +1,3 @@\n A\n b\n+c"
-
-
-def test_a_merge_onto_the_newest_text_is_a_plain_replace(memory):
-    memory.create("t", "a")
-
-    result = memory.slot("t").replace("b", base_rev=0)
-
-    assert (result.content, result.merged, result.diff) == ("b", UNSET, UNSET)
-
-
-def test_a_merge_that_changes_nothing_says_so(memory, other, unchanged):
-    memory.create("t", "a\nb")
-    other.slot("t").append("c")
-
-    with unchanged(memory):
-        result = memory.slot("t").replace("a\nb", base_rev=0)
-
-    assert (result.changed, result.merged, result.content) == (False, True, "a\nb\nc")
-
-
-@pytest.mark.parametrize("verb", ["replace", "insert"])
-def test_a_base_that_cannot_be_used_says_why(memory, refusal, verb):
-    memory.configure(history_keep=3)
-    memory.create("t", "a")
-    slot = memory.slot("t")
-    for n in range(4):
-        slot.append(str(n))
-    args = {"replace": ("x",), "insert": (0, "x")}[verb]
-
-    def refused(base_rev):
-        error = refusal(memory, getattr(slot, verb), *args, base_rev=base_rev)
-        assert error.code == "rev-not-kept"
-        assert f"oldest kept rev is {error.details['oldestRev']}" in error.message
-        return error.details
-
-    assert refused(0) == {
-        "label": "t",
-        "rev": 0,
-        "oldestRev": 1,
-        "currentRev": 4,
-        "reason": "pruned",
-    }
-    assert refused(5)["reason"] == "ahead"
-    memory.delete("t")
-    memory.create("t", "new")
-    assert refused(3)["reason"] == "recreated"
-    assert refused(4)["reason"] == "recreated"
-
-
-def test_a_base_on_a_template_is_ahead(memory, refusal):
-    error = refusal(memory, memory.slot("persona").replace, "x", base_rev=3)
-
-    assert (error.details["reason"], error.details["oldestRev"]) == ("ahead", 0)
-
-
-def test_a_base_is_not_kept_once_its_record_is_squashed(memory, refusal):
-    memory.create("t", "a")
-    memory.slot("t").append("b")
-    sql(memory, "UPDATE doc SET state_lsn = 99")
-
-    error = refusal(memory, memory.slot("t").replace, "y", base_rev=0)
-
-    assert error.details["reason"] == "pruned"
-
-
-def test_a_merge_that_cannot_be_followed_is_refused(memory, refusal):
-    memory.create("t", "a")
-    memory.slot("t").append("b")
-    sql(memory, "UPDATE history SET file = 'z' || char(10)")
-
-    error = refusal(memory, memory.slot("t").replace, "x", base_rev=0)
-
-    assert (error.code, error.details["reason"]) == ("rev-not-kept", "pruned")
-
-
-def test_a_foreign_text_without_a_newline_is_written_like_any_other(memory):
-    memory.create("t", "a")
-    insert_at_the_end(memory, "t", "b")
-
-    appended = memory.slot("t").append("c")
-
-    assert appended.content == "a\nb\nc"

@@ -21,7 +21,9 @@ def test_entries_come_newest_first_with_the_text_before_each(memory, other):
 
     history = memory.slot("t").history()
 
-    assert [(e.operation, e.lane, e.rev, e.preview, e.size) for e in history.entries] == [
+    assert [
+        (e.operation, e.lane, e.rev, e.preview, e.size) for e in history.entries
+    ] == [
         ("replace", "a", 1, "one\ntwo", 7),
         ("append", "b", 0, "one", 3),
     ]
@@ -232,16 +234,6 @@ def test_authors_survive_squashing(memory, other):
     memory.compact()
 
     assert [b.lane for b in memory.slot("t").blame()] == ["a", "b", "a"]
-
-
-def test_a_text_older_than_its_attribution_has_no_author(memory):
-    memory.create("t", "a")
-    with memory.store.writing() as transaction:
-        transaction.connection.execute("DELETE FROM log")
-
-    found = [(b.text, b.lane, b.at, b.replica) for b in memory.slot("t").blame()]
-
-    assert found == [("a", None, None, None)]
 
 
 def test_damage_is_reported_and_not_guessed_at(memory, refusal):

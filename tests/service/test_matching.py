@@ -8,18 +8,18 @@ from crdtmem.models import UNSET
 TEXTS = st.text("ab\r\n", max_size=12)
 
 
-def spans(view, old, which: object = UNSET, span=None):
+def spans(view, old, which=UNSET, span=None):
     matches = matches_in(view, old, which, span, label="t")
     return [(m.start_chars, m.end_chars) for m in matches]
 
 
-def refusal_of(view, old, which: object = UNSET, span=None):
+def refusal_of(view, old, which=UNSET, span=None):
     with pytest.raises(EditError) as caught:
         matches_in(view, old, which, span, label="t")
     return caught.value
 
 
-def after(view, old, new, which: object = UNSET, span=None):
+def after(view, old, new, which=UNSET, span=None):
     return edited(view, matches_in(view, old, which, span, label="t"), new)
 
 

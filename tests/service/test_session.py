@@ -9,7 +9,9 @@ from tests.replica import exchange_records
 
 def unseen_of(slot):
     unseen = slot.read().unseen
-    return unseen if unseen is UNSET else (unseen.since_rev, unseen.commits, unseen.lanes)
+    return (
+        unseen if unseen is UNSET else (unseen.since_rev, unseen.commits, unseen.lanes)
+    )
 
 
 def test_the_first_contact_reports_nothing(memory, other):
@@ -40,6 +42,7 @@ def test_own_writes_are_not_unseen_also_from_another_process(memory, open_lane):
     memory.create("t", "x")
     open_lane("a").slot("t").append("y")
 
+    assert memory.unread() == []
     assert unseen_of(memory.slot("t")) is UNSET
 
 
@@ -113,7 +116,10 @@ def test_a_context_counts_as_seen_what_it_shows_whole(memory, other):
 
     shown = memory.context(200)
 
-    assert {s.label: s.state for s in shown.slots} == {"long": "trimmed", "short": "full"}
+    assert {s.label: s.state for s in shown.slots} == {
+        "long": "trimmed",
+        "short": "full",
+    }
     assert [c.label for c in memory.unread()] == ["long"]
 
 

@@ -364,7 +364,11 @@ def test_settings_change_neither_text_nor_rev(memory):
         description="d", size_limit=50, pinned=False, read_only=True, append_only=True
     )
 
-    assert (after.rev, after.content_hash, after.content) == (0, before.content_hash, "x")
+    assert (after.rev, after.content_hash, after.content) == (
+        0,
+        before.content_hash,
+        "x",
+    )
     assert (after.description, after.size_limit, after.pinned) == ("d", 50, False)
     assert (after.read_only, after.append_only) == (True, True)
     assert after.updated_at > before.updated_at
@@ -510,7 +514,9 @@ def test_a_record_of_any_time_can_be_shown(memory):
         update=doc.get_update(),
     )
     envelope = UpdateEnvelope(DocKind.SLOT, "t", (write,))
-    receive(memory.store, "p", [Record(FOREIGN, 1, encode_envelope(envelope), origin=0)])
+    receive(
+        memory.store, "p", [Record(FOREIGN, 1, encode_envelope(envelope), origin=0)]
+    )
 
     line = memory.slot("t").blame()[0]
     overwrote = memory.slot("t").replace("mine").overwrote

@@ -69,7 +69,10 @@ def test_undo_walks_back_and_ends(memory, refusal):
     error = refusal(memory, memory.slot("t").undo)
 
     assert walked == ["0\n1\n2", "0\n1", "0"]
-    assert (error.code, error.details) == ("nothing-to-undo", {"lane": "a", "label": "t"})
+    assert (error.code, error.details) == (
+        "nothing-to-undo",
+        {"lane": "a", "label": "t"},
+    )
     assert "lane 'a' has no kept write in slot 't'" in error.message
     assert "crdtmem log t" in error.hint
 
@@ -250,9 +253,7 @@ def test_a_dry_run_shows_the_undo_and_writes_nothing(memory, unchanged):
     done = memory.slot("t").undo()
 
     assert (shown.dry_run, shown.history_id, shown.rev) == (True, UNSET, 2)
-    assert (
-        shown.replaced(dry_run=UNSET, history_id=done.history_id) == done
-    )
+    assert shown.replaced(dry_run=UNSET, history_id=done.history_id) == done
 
 
 def test_a_dry_run_of_an_undo_without_effect_keeps_the_rev(memory, unchanged):

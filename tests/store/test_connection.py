@@ -143,6 +143,17 @@ def test_every_error_of_apsw_is_one_of_ours(path):
     assert found == {name: OURS.get(name, StoreCorruptError) for name in found}
 
 
+def test_text_that_is_no_text_is_a_corrupt_file(path):
+    connection = connect(path, read_only=False, durability="full")
+    connection.execute("INSERT INTO t VALUES (CAST(x'ff' AS TEXT))")
+    with pytest.raises(StoreCorruptError) as raised, mapped_errors(path, connection):
+        connection.execute("SELECT x FROM t").fetchall()
+    connection.close()
+
+    assert str(path) in raised.value.message
+    assert "it holds text that is not UTF-8" in raised.value.message
+
+
 def test_what_is_not_of_apsw_passes(path):
     with pytest.raises(KeyError), mapped_errors(path):
         raise KeyError

@@ -135,7 +135,7 @@ def test_a_reading_handle_examines_and_does_not_repair(path):
 
 # What has no second copy anywhere. The times of creation, and which texts came by an
 # import, decide about nothing but themselves.
-UNCHECKED = {"created_ms", "is_imported"}
+UNCHECKED = {"created_ms", "is_imported", "is_sealed"}
 # Where a repair has nothing to go by.
 LEFT = {
     ("log", "replica_seq"),

@@ -207,7 +207,7 @@ def test_a_first_text_of_two_replicas_is_by_the_one_who_was_first(
     late = Store(tmp_path / "late" / "store.db", clock_ms=lambda: 2)
     for store in (late, early):
         create(store, "plan", "same\n")
-        append(store, "plan", "own")
+        append(store, "notes", "own")
     before = blame(late)[0]
     if is_squashed:
         squash_until(late, 1)

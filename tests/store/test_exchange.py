@@ -44,14 +44,9 @@ def replica(store):
 
 
 def exchange(*stores):
-    """Let each store take what the others have, until nothing is new."""
-    while any(
+    """Let each of two stores take what the other has; twice, as it may come twice."""
+    for target, source in [stores, stores[::-1]] * 2:
         receive(target, NAMESPACE, outgoing(source, NAMESPACE))
-        for target in stores
-        for source in stores
-        if source is not target
-    ):
-        pass
 
 
 def undo_last(store, label):

@@ -5,9 +5,21 @@ from typing import Any
 import pytest
 
 from crdtmem.doc.slot_doc import genesis_update
-from crdtmem.protocol.envelopes import UpdateEnvelope, Write, encode_envelope, undo_note
+from crdtmem.protocol.envelopes import (
+    UpdateEnvelope,
+    Write,
+    decode_envelope,
+    encode_envelope,
+    undo_note,
+)
 from crdtmem.protocol.records import DocKind, genesis_client_id
-from crdtmem.store.exchange import Record, known_streams, outgoing, receive
+from crdtmem.store.exchange import (
+    Record,
+    known_streams,
+    needing_state,
+    outgoing,
+    receive,
+)
 from crdtmem.store.store import Store
 from tests.store.writes import (
     FOREIGN,
@@ -306,6 +318,10 @@ def test_what_came_in_is_squashed_with_the_rest(folder):
     # The kept entry is that of the whole batch, so all its records are still needed.
     assert len(log(store, "plan")) == 11
     append(store, "plan", *("more" for _ in range(60)))
+    # Others that have the first records wait for these, so they are kept until sealed.
+    assert len(log(store, "plan")) == 71
+    assert len(outgoing(store, NAMESPACE)) == 71
+    append(store, "plan", "sealed")
     before = texts(store)
     store.close()
     again = Store(folder / "store.db")
@@ -315,3 +331,28 @@ def test_what_came_in_is_squashed_with_the_rest(folder):
     assert texts(again)["plan"] == before["plan"] + "last\n"
     assert len(outgoing(again, NAMESPACE)) < 60
     again.close()
+
+
+def test_records_that_were_squashed_unsealed_are_not_passed_off_as_a_beginning(folder):
+    store = Store(folder / "store.db", history_keep=1)
+    append(store, "plan", *("more" for _ in range(80)))
+    append(store, "notes", "whole")
+
+    records = outgoing(store, NAMESPACE)
+
+    assert needing_state(store, NAMESPACE) == ["plan"]
+    assert len(records) == 1
+    assert decode_envelope(1, records[0].envelope).name == "notes"  # type: ignore[union-attr] # kind 1 is an update
+    store.close()
+
+
+def test_a_record_of_another_kind_of_doc_touches_no_slot(store):
+    append(store, "plan", "mine")
+    write = Write(
+        is_genesis=False, counter=0, lane="b", at_ms=1, op="add", update=b"\0\0"
+    )
+    envelope = encode_envelope(UpdateEnvelope(DocKind.MEMORY_SET, "plan", (write,)))
+
+    assert receive(store, NAMESPACE, [Record(FOREIGN, 1, envelope, 0)]) == 1
+    assert texts(store) == {"plan": "mine\n"}
+    assert quarantined(store) == [("doc-kind", b"\0\0")]

@@ -9,9 +9,10 @@ from crdtmem.store.slots import (
     namespaces,
     quarantine_slot,
     save_slot,
+    slot_step,
     slots_of,
 )
-from tests.store.writes import NAMESPACE, append, slot, texts
+from tests.store.writes import NAMESPACE, append, damage, slot, texts
 
 
 def test_a_slot_is_found_in_its_namespace_only(store):
@@ -36,6 +37,27 @@ def test_slots_are_listed_by_label_and_by_change(store):
 
     assert by_label == by_change == [notes, plan]
     assert newest == [plan]
+
+
+def test_the_newest_step_of_a_slot_is_read_without_its_text(store):
+    row = append(store, "plan", "one", "two")
+    with store.reading() as connection:
+        found = slot_step(connection, NAMESPACE, "plan")
+        missing = slot_step(connection, NAMESPACE, "notes")
+
+    assert (found, missing) == ((row.doc, row.lsn), (0, 0))
+
+
+@pytest.mark.requirement("P8")
+def test_a_row_that_is_no_text_hides_no_other(store):
+    append(store, "plan", "one")
+    bad = append(store, "notes", "two")
+    append(store, "todo", "three")
+    damage(store, "UPDATE slot SET file = CAST(x'ff' AS TEXT) WHERE doc = ?", bad.doc)
+    with store.reading() as connection:
+        found = slots_of(connection, NAMESPACE)
+
+    assert [row.label for row in found] == ["plan", "todo"]
 
 
 def test_a_row_is_changed_in_all_but_its_name_and_birth(store):

@@ -44,8 +44,8 @@ __all__ = [
     "require_guard",
 ]
 
-HASH = re.compile(r"[0-9a-fA-F]{16}|[0-9a-fA-F]{64}")
-REQUEST_ID = re.compile(r"[!-~]+")
+HASH = r"[0-9a-fA-F]{16}|[0-9a-fA-F]{64}"
+REQUEST_ID = r"[!-~]+"
 
 
 class Guard(NamedTuple):
@@ -315,7 +315,7 @@ def checked_request_id(value: object) -> str:
     is_fine = (
         isinstance(value, str)
         and len(value) <= REQUEST_ID_MAX
-        and REQUEST_ID.fullmatch(value)
+        and re.fullmatch(REQUEST_ID, value)
     )
     if not is_fine:
         raise InvalidArgumentError(
@@ -331,7 +331,7 @@ def _checked_hash(value: object) -> str:
     if not isinstance(value, str):
         message = f"expected_hash must be a string, not {_shown(value)}"
         raise _bad_guard("expected_hash", message, "type")
-    if not HASH.fullmatch(value):
+    if not re.fullmatch(HASH, value):
         message = f"expected_hash must be 16 or 64 hex digits, not {len(value)} others"
         raise _bad_guard("expected_hash", message, "format")
     return value.lower()

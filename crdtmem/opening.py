@@ -6,9 +6,8 @@ values.
 
 import os
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdtmem.arguments import checked_bool
 from crdtmem.config import Config, load_config
@@ -18,6 +17,9 @@ from crdtmem.memory import Memory
 from crdtmem.session import Session
 from crdtmem.store.connection import Durability
 from crdtmem.store.store import Store
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["open", "open_with"]
 
@@ -31,7 +33,7 @@ def open(  # noqa: A001 - the public name; nothing here opens files
     busy_timeout: float = STORE_LOCK_S,
     read_only: bool = False,
     create: bool = True,
-    clock: Callable[[], datetime] | None = None,
+    clock: Callable[[], "datetime"] | None = None,
 ) -> Memory:
     """Open the shared memory, making it where it is absent.
 
@@ -76,7 +78,7 @@ def open_with(
     *,
     read_only: bool = False,
     create: bool = True,
-    clock: Callable[[], datetime] | None = None,
+    clock: Callable[[], "datetime"] | None = None,
 ) -> Memory:
     """Open the memory that settings describe; see open."""
     clocks: Mapping[str, Any] = {} if clock is None else {"clock_ms": _in_ms(clock)}
@@ -107,7 +109,9 @@ def _check(durability: object, busy_timeout: object) -> None:
         raise InvalidArgumentError("busy_timeout", message)
 
 
-def _in_ms(clock: Callable[[], datetime]) -> Callable[[], int]:
+def _in_ms(clock: Callable[[], "datetime"]) -> Callable[[], int]:
+    from datetime import UTC  # noqa: PLC0415 - for tests only, and slow to load
+
     def now_ms() -> int:
         return round(clock().astimezone(UTC).timestamp() * 1000)
 

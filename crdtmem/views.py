@@ -1,7 +1,7 @@
 """Rows as results: what the store holds, in the form that callers are given."""
 
+import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypedDict
 
@@ -54,8 +54,9 @@ class HeadroomFields(TypedDict):
 def iso_time(at_ms: int) -> str:
     """Return a moment as ISO 8601 with milliseconds, in UTC; in 9999 at the latest."""
     at_ms = min(at_ms, TIME_MAX_MS)
-    moment = datetime.fromtimestamp(at_ms // 1000, UTC)
-    return f"{moment.isoformat()[:19]}.{at_ms % 1000:03d}Z"
+    # Not by datetime: loading it takes a third of the time of starting Python.
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms // 1000))
+    return f"{moment}.{at_ms % 1000:03d}Z"
 
 
 def headroom_fields(row: SlotRow) -> HeadroomFields:

@@ -30,7 +30,7 @@ __all__ = ["Holder", "StoreLock", "command_of", "is_locked", "read_holder"]
 _RECORD_BYTES = 512
 _RECORD_START = b'{"pid":'
 _COMMAND_CHARS = 120
-_VERB = re.compile(r"[a-z]{1,20}(?:-[a-z]{1,20})?")
+_VERB = r"[a-z]{1,20}(?:-[a-z]{1,20})?"
 _FORBIDDEN = {errno.EACCES, errno.EISDIR, errno.EPERM, errno.EROFS}
 # Follows the record while somebody waits; the next holder's signature covers it.
 _MARK = b"+"
@@ -272,7 +272,7 @@ def command_of(argv: Sequence[str]) -> str:
     program = Path(argv[0]) if argv and argv[0] else Path("-c")
     name = program.parent.name if program.name == "__main__.py" else program.name
     words = ["python" if name == "-c" else name]
-    if name.startswith("crdtmem") and len(argv) > 1 and _VERB.fullmatch(argv[1]):
+    if name.startswith("crdtmem") and len(argv) > 1 and re.fullmatch(_VERB, argv[1]):
         words.append(argv[1])
     return re.sub(r"[^ -~]", "?", " ".join(words))[:_COMMAND_CHARS]
 

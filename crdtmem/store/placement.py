@@ -80,9 +80,9 @@ overlay, tmpfs and virtiofs are not among them: one kernel serves all who write.
 """
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = r"\\([0-7]{3})"
 # \\?\C: and \\.\C: are local drives in another form.
-_SHARE = re.compile(r"\\\\(?![?.]\\(?!UNC\\))")
+_SHARE = r"\\\\(?![?.]\\(?!UNC\\))"
 _LOCK_SUFFIX = ".lock"
 # The database and what lies beside it under SQLite's own names.
 _COMPANIONS = ("", "-wal", "-shm")
@@ -209,7 +209,7 @@ def filesystem_of(path: Path, mountinfo: str) -> str | None:
         fields = before.split(" ")
         if not hyphen or len(fields) < 5:
             continue
-        mount_point = Path(_OCTAL.sub(_character, fields[4]))
+        mount_point = Path(re.sub(_OCTAL, _character, fields[4]))
         depth = len(mount_point.parts)
         if path.is_relative_to(mount_point) and (found is None or depth >= found[0]):
             found = depth, after.split(" ")[0]
@@ -218,7 +218,7 @@ def filesystem_of(path: Path, mountinfo: str) -> str | None:
 
 def is_network_path(text: str) -> bool:
     r"""Tell whether a Windows path names a share, as ``\\server\share\x`` does."""
-    return _SHARE.match(text.replace("/", "\\").upper()) is not None
+    return re.match(_SHARE, text.replace("/", "\\").upper()) is not None
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -198,7 +198,7 @@ def test_a_wait_ends_with_the_first_change(memory, other, writer):
 
     def wait():
         barrier.wait()
-        found.append(memory.changes(cursor, wait=60))
+        found.append(memory.changes(cursor, wait=20))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -223,7 +223,7 @@ def test_a_wait_that_looked_before_the_write_sees_it_too(memory):
     with memory.store.reading() as connection:
         connection.exec_trace = count
     thread = threading.Thread(
-        target=lambda: found.append(memory.changes(cursor, wait=60))
+        target=lambda: found.append(memory.changes(cursor, wait=20))
     )
     thread.start()
     # At the second look the first one has found nothing.
@@ -249,7 +249,7 @@ def test_a_wait_holds_no_lock(memory, other):
     found = []
 
     def wait():
-        found.append(memory.changes(memory.cursor(), wait=60))
+        found.append(memory.changes(memory.cursor(), wait=20))
         stopped.set()
 
     thread = threading.Thread(target=wait)

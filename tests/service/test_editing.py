@@ -104,23 +104,18 @@ def test_a_guard_is_judged_at_the_newest_state(memory, other):
     """The writer stands at the lock while another one commits."""
     memory.create("t", "x")
     slot, caught = memory.slot("t"), []
-    mutex = memory.store._mutex
+    lock = memory.store.lock
 
     def write():
         with pytest.raises(ConflictError) as error:
             slot.append("late", expected_rev=0)
         caught.append(error.value)
 
-    def is_idle():
-        is_free = mutex.acquire(blocking=False)
-        return is_free and mutex.release() is None
-
     thread = threading.Thread(target=write)
     with other.store.writing() as transaction:
         row = transaction.slot("p", "t")
         thread.start()
-        # Until the writer holds its handle, which it keeps while it waits for the lock.
-        deque(iter(is_idle, False), maxlen=0)
+        deque(iter(lambda: lock._waiter is not None, True), maxlen=0)
         change = Change(operation="append", lane="b", delta=(Splice(2, 2, "y\n"),))
         transaction.write_slot(row, "p", "t", change)
     thread.join()

@@ -6,18 +6,18 @@ commits whole; only its result is lost, and a request id finds it again.
 """
 
 import asyncio
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from crdtmem.arguments import checked_wait
 from crdtmem.errors import StoreClosedError
-from crdtmem.limits import STORE_LOCK_S, WAIT_POLL_S
+from crdtmem.limits import CHANGES_DEFAULT_MAX, STORE_LOCK_S, WAIT_POLL_S
 from crdtmem.memory import Memory
 from crdtmem.models import ChangeFeed, Scope
 from crdtmem.slot import Slot
@@ -28,47 +28,21 @@ __all__ = ["AsyncMemory", "AsyncSlot", "open"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MEMORY_VERBS = frozenset(
-    {
-        "audit",
-        "backup",
-        "compact",
-        "configure",
-        "context",
-        "create",
-        "cursor",
-        "delete",
-        "delete_many",
-        "doctor",
-        "export",
-        "forget_seen",
-        "import_",
-        "mark_seen",
-        "projects",
-        "rename",
-        "slots",
-        "status",
-        "unread",
-    }
-)
-"""Verbs that are the same but for ``await``; those with a form of their own follow."""
 
-SLOT_VERBS = frozenset(
-    {
-        "append",
-        "blame",
-        "diff",
-        "edit",
-        "history",
-        "history_entry",
-        "insert",
-        "read",
-        "replace",
-        "restore",
-        "set_meta",
-        "undo",
-    }
-)
+def verb(
+    sync: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Make a verb of Memory or Slot a coroutine function of its twin.
+
+    Name, arguments, types and documentation are those of the verb.
+    """
+
+    @functools.wraps(sync)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self.call(sync, *args, **kwargs)
+        return result
+
+    return call
 
 
 async def open(  # noqa: A001 - the public name; nothing here opens files
@@ -108,13 +82,16 @@ class Worker:
     """The one thread on which a memory's calls run, in order."""
 
     def __init__(self) -> None:
+        self.path = Path()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="crdtmem")
         self.is_stopped = False
 
     async def run(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call after those that were made before it."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, partial(verb, *args, **kwargs))
+        return await loop.run_in_executor(
+            self._pool, functools.partial(verb, *args, **kwargs)
+        )
 
     def stop(self) -> None:
         """Let the thread end when the calls that wait have run."""
@@ -122,7 +99,28 @@ class Worker:
         self._pool.shutdown(wait=False)
 
 
-class AsyncSlot:
+class Twin:
+    """What both asynchronous handles have in common."""
+
+    def __init__(self, target: Memory | Slot, worker: Worker) -> None:
+        self._target = target
+        self._worker = worker
+
+    async def call(
+        self, sync: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a verb of the handle beneath, after the calls that were made before.
+
+        Raises:
+            StoreClosedError: If the memory is closed.
+
+        """
+        if self._worker.is_stopped:
+            raise StoreClosedError(path=str(self._worker.path))
+        return await self._worker.run(sync, self._target, *args, **kwargs)
+
+
+class AsyncSlot(Twin):
     """A Slot whose verbs are coroutines: same names, arguments, results and errors.
 
     Attributes:
@@ -132,21 +130,25 @@ class AsyncSlot:
     """
 
     def __init__(self, slot: Slot, worker: Worker) -> None:
+        super().__init__(slot, worker)
         self.label = slot.label
         self.scope: Scope = slot.scope
-        self._slot = slot
-        self._worker = worker
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in SLOT_VERBS:
-            raise AttributeError(f"AsyncSlot has no attribute {name!r}")
-        return partial(_call, self._worker, self._slot, name)
+    append = verb(Slot.append)
+    blame = verb(Slot.blame)
+    diff = verb(Slot.diff)
+    edit = verb(Slot.edit)
+    history = verb(Slot.history)
+    history_entry = verb(Slot.history_entry)
+    insert = verb(Slot.insert)
+    read = verb(Slot.read)
+    replace = verb(Slot.replace)
+    restore = verb(Slot.restore)
+    set_meta = verb(Slot.set_meta)
+    undo = verb(Slot.undo)
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *SLOT_VERBS})
 
-
-class AsyncMemory:
+class AsyncMemory(Twin):
     """A Memory whose verbs are coroutines: same names, arguments, results and errors.
 
     Use it in an ``async with`` block, or close it.
@@ -159,19 +161,31 @@ class AsyncMemory:
     """
 
     def __init__(self, memory: Memory, worker: Worker) -> None:
+        super().__init__(memory, worker)
+        worker.path = memory.path
         self.lane = memory.lane
         self.project = memory.project
         self.path: Path = memory.path
-        self._memory = memory
-        self._worker = worker
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in MEMORY_VERBS:
-            raise AttributeError(f"AsyncMemory has no attribute {name!r}")
-        return partial(_call, self._worker, self._memory, name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *MEMORY_VERBS})
+    audit = verb(Memory.audit)
+    backup = verb(Memory.backup)
+    compact = verb(Memory.compact)
+    configure = verb(Memory.configure)
+    context = verb(Memory.context)
+    create = verb(Memory.create)
+    cursor = verb(Memory.cursor)
+    delete = verb(Memory.delete)
+    delete_many = verb(Memory.delete_many)
+    doctor = verb(Memory.doctor)
+    export = verb(Memory.export)
+    forget_seen = verb(Memory.forget_seen)
+    import_ = verb(Memory.import_)
+    mark_seen = verb(Memory.mark_seen)
+    projects = verb(Memory.projects)
+    rename = verb(Memory.rename)
+    slots = verb(Memory.slots)
+    status = verb(Memory.status)
+    unread = verb(Memory.unread)
 
     async def __aenter__(self) -> Self:
         return self
@@ -186,11 +200,16 @@ class AsyncMemory:
 
     async def slot(self, label: str, scope: Scope | None = None) -> AsyncSlot:
         """Return a handle on a slot; see ``Memory.slot``."""
-        slot = await _call(self._worker, self._memory, "slot", label, scope)
-        return AsyncSlot(slot, self._worker)
+        return AsyncSlot(await self.call(Memory.slot, label, scope), self._worker)
 
     async def changes(
-        self, since: str | None = None, *, wait: float = 0.0, **options: Any
+        self,
+        since: str | None = None,
+        *,
+        limit: int = CHANGES_DEFAULT_MAX,
+        scope: Scope | None = None,
+        exclude_lane: str | None = None,
+        wait: float = 0.0,
     ) -> ChangeFeed:
         """Return the slots that changed after a cursor; see ``Memory.changes``.
 
@@ -199,8 +218,12 @@ class AsyncMemory:
         loop = asyncio.get_running_loop()
         until = loop.time() + checked_wait(wait)
         while True:
-            feed: ChangeFeed = await _call(
-                self._worker, self._memory, "changes", since, **options
+            feed = await self.call(
+                Memory.changes,
+                since,
+                limit=limit,
+                scope=scope,
+                exclude_lane=exclude_lane,
             )
             left_s = until - loop.time()
             if feed.changes or feed.reset or left_s <= 0:
@@ -210,14 +233,5 @@ class AsyncMemory:
     async def close(self) -> None:
         """Run the calls that wait, then let go of the store. Idempotent."""
         if not self._worker.is_stopped:
-            await self._worker.run(self._memory.close)
+            await self.call(Memory.close)
             self._worker.stop()
-
-
-async def _call(
-    worker: Worker, target: Memory | Slot, name: str, *args: Any, **kwargs: Any
-) -> Any:
-    if worker.is_stopped:
-        path = target.path if isinstance(target, Memory) else target.label
-        raise StoreClosedError(path=str(path))
-    return await worker.run(getattr(target, name), *args, **kwargs)

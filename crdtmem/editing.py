@@ -91,7 +91,7 @@ def slot_write(
         StoreError: If the lock was not had, or the store cannot be written.
 
     """
-    with session.writing(place) as writing:
+    with session.writing() as writing:
         write = SlotWrite(session, writing, place, request)
         write.look_up_request()
         yield write

@@ -79,6 +79,10 @@ def camel_case(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
+TEXTS = frozenset({"content", "diff", "preview", "text", "unified"})
+"""Fields that hold words of a slot."""
+
+
 def _json_form(value: object) -> object:
     if isinstance(value, Model):
         return value.to_dict()
@@ -177,8 +181,14 @@ class Model(metaclass=ModelType):
         raise AttributeError(f"{type(self).__name__} is frozen: {name}")
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{n}={getattr(self, n)!r}" for n in type(self).names)
-        return f"{type(self).__name__}({shown})"
+        # Without the text of slots, which belongs in no log line; see TEXTS.
+        shown = (
+            f"{name}=<{len(value)} characters>"
+            if name in TEXTS and isinstance(value, str)
+            else f"{name}={value!r}"
+            for name, value in zip(type(self).names, self._values(), strict=True)
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

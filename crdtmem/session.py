@@ -94,9 +94,9 @@ class Session:
         return self.store.reading()
 
     @contextmanager
-    def writing(self, place: Place | None = None) -> Iterator["Writing"]:
-        """Give a write transaction for a slot; what was seen is saved with it."""
-        with self.store.writing(place) as transaction:
+    def writing(self) -> Iterator["Writing"]:
+        """Give a write transaction; what was seen is saved with it."""
+        with self.store.writing() as transaction:
             self.load_seen(transaction.connection)
             writing = Writing(transaction)
             yield writing
@@ -209,7 +209,8 @@ class Session:
         """Return what others changed since a rev; UNSET for nothing, or no rev."""
         if since is None or row.rev <= since:
             return UNSET
-        entries = entries_of(connection, row.doc, limit=row.rev - since)
+        # Not those of a commit that came after the row was read.
+        entries = [e for e in entries_of(connection, row.doc) if e.rev < row.rev]
         others = others_since(entries, since, self.lane)
         pruned = (row.rev - since) - sum(1 for e in entries if e.rev >= since)
         if not others and not pruned:

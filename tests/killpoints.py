@@ -57,6 +57,7 @@ KILL_POINTS = {
     ),
     "checkpoint.after": KillPoint("crdtmem.store.store", "Store._checkpoint", "after"),
     "squash.mid": KillPoint("crdtmem.store.log", "save_checkpoint", "after"),
+    "migrate.before-commit": KillPoint("crdtmem.store.schema", "_step", "after"),
 }
 
 # Not to be killed at: it tells that a writer has to wait for the lock.

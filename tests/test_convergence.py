@@ -41,6 +41,7 @@ def told(history, seed=None):
         raise
 
 
+@pytest.mark.requirement("slots-C17")
 @pytest.mark.requirement("P2", "P3", "P6")
 @pytest.mark.parametrize("first", range(0, HISTORIES, PER_TEST))
 def test_random_histories_converge_and_keep_every_append(sites, first):

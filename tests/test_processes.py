@@ -27,7 +27,7 @@ from tests.scratch import scratch
 pytestmark = pytest.mark.process
 
 APPENDS = {"default": 25, "campaign": 200}[PROFILE]
-MANY_APPENDS = {"default": 25, "campaign": 2_000}[PROFILE]
+MANY_APPENDS = {"default": 25, "campaign": 1_000}[PROFILE]
 ROUNDS = {"default": 3, "campaign": 100}[PROFILE]
 KILLS = {"default": 10, "campaign": 200}[PROFILE]
 LOG_BYTES = 66 * 2**20

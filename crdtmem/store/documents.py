@@ -82,17 +82,18 @@ def catch_up(document: SlotDoc, rows: list[LogRow], checkpoint: Checkpoint) -> S
             no more trusted than what came by wire.
 
     """
+    pending: list[tuple[bytes, int]] = []
     for row in rows:
         require_intact(row)
-        delta = decode_delta(row.delta)
-        if row.is_genesis:
-            found = document.apply_genesis(
-                row.content, namespace=checkpoint.namespace, label=checkpoint.name
-            )
-            if found != delta:
-                raise DocError(f"record {row.lsn} changes another text")
-        else:
-            document.replay(row.content, delta, writer_id(row.replica))
+        if not row.is_genesis:
+            pending.append((row.content, writer_id(row.replica)))
+            continue
+        document.replay(pending)
+        pending.clear()
+        document.apply_genesis(
+            row.content, namespace=checkpoint.namespace, label=checkpoint.name
+        )
+    document.replay(pending)
     return document
 
 
@@ -112,7 +113,9 @@ def squash(connection: apsw.Connection, doc: int, replica: bytes, until: int) ->
         return
     document = load_doc(connection, doc, replica, until=until)
     document.check()
-    runs, genesis = _replayed(checkpoint, rows)
+    runs, genesis, file = _replayed(checkpoint, rows)
+    if file != document.file:
+        raise DocError("the records change another text than they say")
     if any(row.replica_seq is None for row in rows):
         mark_unsealed(connection, doc)
     save_checkpoint(
@@ -138,7 +141,7 @@ def blame_of(connection: apsw.Connection, doc: int) -> list[Run]:
     """
     checkpoint = _intact_checkpoint(connection, doc)
     rows = log_of(connection, doc, after=checkpoint.lsn)
-    runs, genesis = _replayed(checkpoint, rows)
+    runs, genesis, _ = _replayed(checkpoint, rows)
     for first, (at_ms, replica, lane) in genesis.items():
         author = Author(lane, at_ms, bytes.fromhex(replica))
         runs = replace_author(runs, _placeholder(first), author)
@@ -173,8 +176,10 @@ Genesis = dict[int, tuple[int, str, str]]
 """Client id of a first text to its author: at_ms, replica in hex, lane."""
 
 
-def _replayed(checkpoint: Checkpoint, rows: list[LogRow]) -> tuple[list[Run], Genesis]:
-    """Return the runs after some rows, first texts still under their client ids.
+def _replayed(
+    checkpoint: Checkpoint, rows: list[LogRow]
+) -> tuple[list[Run], Genesis, str]:
+    """Return runs and text after some rows, first texts still under their client ids.
 
     Several replicas may write one first text under one id. Its author is the least of
     them, by time and replica, as far as they are known; so it is looked up at the end.
@@ -198,7 +203,7 @@ def _replayed(checkpoint: Checkpoint, rows: list[LogRow]) -> tuple[list[Run], Ge
             author = _placeholder(first)
         runs = apply_to_runs(runs, file, delta, author)
         file = apply_delta(file, delta)
-    return runs, genesis
+    return runs, genesis, file
 
 
 def _placeholder(first: int) -> Author:

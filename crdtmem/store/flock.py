@@ -8,11 +8,11 @@ locked instead, and those who wait try again and again.
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 if sys.platform == "win32":  # pragma: no cover - the tests run on POSIX
     import msvcrt
+    import time
 else:
     import fcntl
 
@@ -62,10 +62,6 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-_MEANWHILE_S = 0.001
-"""Pause between two calls of what is done meanwhile: a fraction of a usual wait."""
-
-
 class Waiter:
     """A thread that stands in line in the kernel, so that its owner can give up.
 
@@ -110,13 +106,10 @@ class Waiter:
         with self._mutex:
             return self._in_line
 
-    def wait(
-        self, timeout_s: float, meanwhile: Callable[[], object] | None = None
-    ) -> bool:
+    def wait(self, timeout_s: float) -> bool:
         """Wait for the lock; return whether it was had in time.
 
-        Continues a wait that was given up and is still in line. ``meanwhile`` is called
-        each millisecond or so: what is done in line is not done while others wait.
+        Continues a wait that was given up and is still in line.
         """
         try:
             with self._mutex:
@@ -124,7 +117,7 @@ class Waiter:
                 if not self._in_line:
                     self._in_line = True
                     self._order.release()
-            granted = self._wait_for_grant(timeout_s, meanwhile)
+            granted = self._grant.acquire(timeout=timeout_s)
         except BaseException:
             # KeyboardInterrupt, in the main thread.
             self.withdraw()
@@ -135,18 +128,6 @@ class Waiter:
             error, self._error = self._error, None
             raise error
         return granted
-
-    def _wait_for_grant(
-        self, timeout_s: float, meanwhile: Callable[[], object] | None
-    ) -> bool:
-        if meanwhile is None:
-            return self._grant.acquire(timeout=timeout_s)
-        until = time.monotonic() + timeout_s
-        while (left_s := until - time.monotonic()) > 0:
-            if self._grant.acquire(timeout=min(left_s, _MEANWHILE_S)):
-                return True
-            meanwhile()
-        return self._grant.acquire(blocking=False)
 
     def withdraw(self) -> None:
         """Give up; a lock that arrives all the same is given back."""

@@ -18,7 +18,7 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,17 +86,11 @@ class StoreLock:
         _close_at_fork()
         _LOCKS.add(self)
 
-    def acquire(
-        self, timeout_s: float, meanwhile: Callable[[], object] | None = None
-    ) -> None:
+    def acquire(self, timeout_s: float) -> None:
         """Take the lock, waiting in line for it at most so long.
 
         Takes microseconds while no other process writes. After an error the lock is
         not held.
-
-        Args:
-            timeout_s: Longest wait.
-            meanwhile: Called now and then while waiting, for what can be done before.
 
         Raises:
             StoreBusyError: If it was not had in time; names the holder.
@@ -111,8 +105,7 @@ class StoreLock:
         start = time.monotonic()
         fd = self._fd if self._fd is not None else self._open()
         self._is_contended = False
-        had = self._pass_at_once(fd, start, timeout_s)
-        if not (had or self._queue(fd, timeout_s, meanwhile)):
+        if not (self._pass_at_once(fd, start, timeout_s) or self._queue(fd, timeout_s)):
             holder = read_holder(self.path)
             raise StoreBusyError(
                 path=str(self.path),
@@ -143,11 +136,9 @@ class StoreLock:
         unlock(self._fd)
 
     @contextlib.contextmanager
-    def held(
-        self, timeout_s: float, meanwhile: Callable[[], object] | None = None
-    ) -> Iterator[None]:
-        """Hold the lock for the length of a block; see acquire."""
-        self.acquire(timeout_s, meanwhile)
+    def held(self, timeout_s: float) -> Iterator[None]:
+        """Hold the lock for the length of a block; raises what acquire raises."""
+        self.acquire(timeout_s)
         try:
             yield
         finally:
@@ -209,14 +200,12 @@ class StoreLock:
             return False
         return try_lock(fd)
 
-    def _queue(
-        self, fd: int, timeout_s: float, meanwhile: Callable[[], object] | None
-    ) -> bool:
+    def _queue(self, fd: int, timeout_s: float) -> bool:
         if timeout_s <= 0:
             return False
         if self._waiter is None:
             self._waiter = Waiter(fd, functools.partial(_leave_mark, fd))
-        return self._waiter.wait(timeout_s, meanwhile)
+        return self._waiter.wait(timeout_s)
 
     def _sign(self, fd: int) -> None:
         # Looking first is as quick as writing, and a process that writes alone then

@@ -5,6 +5,9 @@ the file at the one version or at the other. A released migration is never edite
 next change is a new one. ``MIGRATIONS[n]`` leads from version n to n + 1.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import apsw
 
 from crdtmem.errors import SchemaTooNewError, StoreCorruptError
@@ -170,14 +173,16 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
         StoreCorruptError: If it is another program's database.
 
     """
-    found = connection.pragma("user_version")
-    application = connection.pragma("application_id")
+    # One statement, thus one state: another process may be making the store just now.
+    rows: list[Any] = connection.execute(
+        "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema)"
+        " FROM pragma_user_version, pragma_application_id"
+    ).fetchall()
+    found, application, tables = rows[0]
     # SQLite files of other programs mostly have no application id at all, so a file
     # without ours counts as fresh only while it has no tables and no version either.
-    if application != APPLICATION_ID:
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        if application or tables or found:
-            raise StoreCorruptError(path=path, reason="it is no store of crdtmem")
+    if application != APPLICATION_ID and (application or tables or found):
+        raise StoreCorruptError(path=path, reason="it is no store of crdtmem")
     if found > len(MIGRATIONS):
         raise SchemaTooNewError(path=path, found=found, known=len(MIGRATIONS))
     return bool(application == APPLICATION_ID and found == len(MIGRATIONS))
@@ -206,19 +211,24 @@ def migrate(
         now_ms: When a store that is made here was made.
 
     """
+    store = {
+        "replica": replica,
+        "context": context,
+        "keep": history_keep,
+        "now": now_ms,
+    }
     while not is_current(connection, path):
         with connection:
-            found = connection.pragma("user_version")
-            connection.execute(MIGRATIONS[found])
-            if found == 0:
-                connection.execute(
-                    "INSERT INTO store VALUES (1, :replica, :context, 0, :keep, :now)",
-                    {
-                        "replica": replica,
-                        "context": context,
-                        "keep": history_keep,
-                        "now": now_ms,
-                    },
-                )
-            connection.pragma("user_version", found + 1)
-            connection.pragma("application_id", APPLICATION_ID)
+            _step(connection, store)
+
+
+def _step(connection: apsw.Connection, store: Mapping[str, Any]) -> None:
+    """Make one migration; the first one makes the store's row, too."""
+    found = connection.pragma("user_version")
+    connection.execute(MIGRATIONS[found])
+    if found == 0:
+        connection.execute(
+            "INSERT INTO store VALUES (1, :replica, :context, 0, :keep, :now)", store
+        )
+    connection.pragma("user_version", found + 1)
+    connection.pragma("application_id", APPLICATION_ID)

@@ -17,7 +17,6 @@ __all__ = [
     "namespaces",
     "quarantine_slot",
     "save_slot",
-    "slot_step",
     "slots_of",
 ]
 
@@ -58,18 +57,6 @@ def find_slot(
     ):
         return SlotRow(*row)
     return None
-
-
-def slot_step(
-    connection: apsw.Connection, namespace: str, label: str
-) -> tuple[int, int]:
-    """Return a slot's doc and newest step, without its text; zeros for none."""
-    for doc, lsn in connection.execute(
-        "SELECT doc, lsn FROM slot WHERE namespace = :namespace AND label = :label",
-        {"namespace": namespace, "label": label},
-    ):
-        return int(doc), int(lsn)
-    return 0, 0
 
 
 def slots_of(connection: apsw.Connection, namespace: str) -> list[SlotRow]:

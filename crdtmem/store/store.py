@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -173,18 +172,12 @@ class Store:
                 connection.execute("ROLLBACK")
 
     @contextmanager
-    def writing(self, near: tuple[str, str] | None = None) -> Iterator["Transaction"]:
+    def writing(self) -> Iterator["Transaction"]:
         """Give a write transaction at the newest state; commit it when the block ends.
 
         Whatever the block raises rolls everything back. A commit that fails drops the
         connection as well: what SQLite has in memory after a failed sync is not to be
         trusted.
-
-        Args:
-            near: Namespace and label of the slot that is to be written. While others
-                hold the lock, its document is brought up to date: 8 processes on one
-                slot each apply what the 7 others wrote, and better in line than ahead
-                of it.
 
         Raises:
             StoreBusyError: If the lock was not had within the handle's timeout.
@@ -192,17 +185,13 @@ class Store:
             StoreFullError: If the disk is full.
 
         """
-        from crdtmem.store.write import (  # noqa: PLC0415 - see the module
-            Transaction,
-            refresh,
-        )
+        from crdtmem.store.write import Transaction  # noqa: PLC0415 - see the module
 
         with self._mutex:
             if self.read_only and not self.is_closed:
                 raise StoreReadOnlyError(path=str(self.path))
             connection = self._usable()
-            meanwhile = None if near is None else partial(refresh, self, *near)
-            with self.lock.held(self.busy_timeout_s, meanwhile):
+            with self.lock.held(self.busy_timeout_s):
                 self._check_file()
                 with mapped_errors(self.path):
                     transaction = Transaction(self, connection)

@@ -12,7 +12,7 @@ takes them:
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -60,13 +60,12 @@ from crdtmem.store.slots import (
     find_slot,
     quarantine_slot,
     save_slot,
-    slot_step,
 )
 
 if TYPE_CHECKING:
     from crdtmem.store.store import Store
 
-__all__ = ["Change", "Transaction", "refresh", "with_meta"]
+__all__ = ["Change", "Transaction", "with_meta"]
 
 MARK_BYTES = 4
 """How much of the replica id makes a history id differ from other stores' ids."""
@@ -435,26 +434,6 @@ class Transaction:
                 details=json.dumps(change.details),
             ),
         )
-
-
-def refresh(store: "Store", namespace: str, label: str) -> None:
-    """Bring a cached document up to what has been committed; see Store.writing.
-
-    Says nothing of damage: the write that follows finds it again, and refuses.
-    """
-    with store.snapshot() as connection:
-        doc, lsn = slot_step(connection, namespace, label)
-        cached_lsn, document = store.docs.get(doc, (lsn, None))
-        if document is None or cached_lsn >= lsn:
-            return
-        checkpoint = load_checkpoint(connection, doc)
-        if cached_lsn < checkpoint.lsn:
-            return
-        # Between two rows it belongs to no state that the cache could name.
-        del store.docs[doc]
-        rows = log_of(connection, doc, after=cached_lsn)
-    with suppress(DocError, ProtocolError, ValueError):
-        store.docs[doc] = lsn, catch_up(document, rows, checkpoint)
 
 
 def with_meta(row: SlotRow, meta: Mapping[str, object]) -> SlotRow:

@@ -35,6 +35,7 @@ def test_undo_takes_back_the_newest_write_of_this_lane(written):
     assert written("undo", "plan").status == 4
 
 
+@pytest.mark.requirement("surfaces-2")
 def test_undo_of_an_entry_says_when_it_is_exact(written):
     newest = entries_of(written)[0]["id"]
     result = validated(UndoResult, written("undo", "plan", newest, "--json").out)

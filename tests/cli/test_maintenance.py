@@ -50,6 +50,7 @@ def test_a_flipped_byte_is_named_and_stops_no_other_slot(written, home):
     assert written("append", "notes", "y").status == 0
 
 
+@pytest.mark.requirement("surfaces-2")
 def test_a_sound_store_is_ok(written):
     result = written("doctor", "--deep")
 

@@ -178,3 +178,21 @@ def test_what_a_new_store_begins_with_is_told_by_its_maker(tmp_path):
 
     assert (before, after) == (False, True)
     assert row == (1, b"r" * 16, "c", 0, 7, 5)
+
+
+@pytest.mark.requirement("P8")
+def test_a_store_that_another_process_makes_while_it_is_looked_at_is_no_stranger(
+    folder,
+):
+    """The other one commits in front of each statement that looks at the file."""
+    path = folder / "store.db"
+    connection = apsw.Connection(str(path))
+
+    def make_it(_, statement, __):
+        Store(path).close()
+        return True
+
+    connection.exec_trace = make_it
+
+    assert is_current(connection, str(path))
+    connection.close()

@@ -9,7 +9,6 @@ from crdtmem.store.slots import (
     namespaces,
     quarantine_slot,
     save_slot,
-    slot_step,
     slots_of,
 )
 from tests.store.writes import NAMESPACE, append, damage, slot, texts
@@ -37,15 +36,6 @@ def test_slots_are_listed_by_label_and_by_change(store):
 
     assert by_label == by_change == [notes, plan]
     assert newest == [plan]
-
-
-def test_the_newest_step_of_a_slot_is_read_without_its_text(store):
-    row = append(store, "plan", "one", "two")
-    with store.reading() as connection:
-        found = slot_step(connection, NAMESPACE, "plan")
-        missing = slot_step(connection, NAMESPACE, "notes")
-
-    assert (found, missing) == ((row.doc, row.lsn), (0, 0))
 
 
 @pytest.mark.requirement("P8")

@@ -14,7 +14,7 @@ from crdtmem.store.log import load_checkpoint, require_intact
 from crdtmem.store.rows import PLACE_BITS
 from crdtmem.store.slots import empty_slot
 from crdtmem.store.store import Store
-from crdtmem.store.write import Change, refresh
+from crdtmem.store.write import Change
 from tests.store.writes import (
     NAMESPACE,
     append,
@@ -198,67 +198,6 @@ def test_a_write_catches_up_with_what_others_wrote_in_log_order(store, folder):
     assert document.file == texts(store)["plan"] == "é\n2\n3\n4\n"
     assert lsn == 5
     document.check()
-    other.close()
-
-
-def test_a_cached_document_catches_up_before_its_transaction(store, folder):
-    other = opened(folder)
-    append(store, "plan", "1")
-    document = store.docs[1][1]
-    append(other, "plan", "é", "3")
-    refresh(store, NAMESPACE, "plan")
-    caught_up = store.docs[1]
-    with store.writing((NAMESPACE, "plan")) as transaction:
-        append_in(transaction, "plan", "4")
-
-    assert caught_up == (3, document)
-    assert store.docs[1] == (4, document)
-    assert document.file == texts(store)["plan"] == "1\né\n3\n4\n"
-    document.check()
-    other.close()
-
-
-def test_nothing_is_done_ahead_for_a_document_that_needs_it_not(store, folder):
-    refresh(store, NAMESPACE, "plan")
-    append(store, "plan", "1")
-    fresh = dict(store.docs)
-    refresh(store, NAMESPACE, "plan")
-    unchanged = dict(store.docs)
-    store.docs.clear()
-    refresh(store, NAMESPACE, "plan")
-
-    assert unchanged == fresh
-    assert store.docs == {}
-
-
-def test_a_document_behind_a_squash_is_left_to_its_transaction(folder):
-    store, other = opened(folder, history_keep=1), opened(folder)
-    append(store, "plan", "first")
-    append(other, "plan", "second", "third")
-    with other.writing() as transaction:
-        transaction.squash(1)
-    stale = dict(store.docs)
-    refresh(store, NAMESPACE, "plan")
-    kept = dict(store.docs)
-    append(store, "plan", "last")
-
-    assert kept == stale
-    assert texts(store)["plan"] == "first\nsecond\nthird\nlast\n"
-    store.close()
-    other.close()
-
-
-def test_damage_found_ahead_is_left_to_the_transaction_to_tell(store, folder):
-    other = opened(folder)
-    append(store, "plan", "one")
-    append(other, "plan", "two")
-    damage(store, "UPDATE log SET digest = zeroblob(16) WHERE lsn = 2")
-    refresh(store, NAMESPACE, "plan")
-    kept = dict(store.docs)
-    with pytest.raises(SlotQuarantinedError, match="record 2 is damaged"):
-        append(store, "plan", "lost")
-
-    assert kept == {}
     other.close()
 
 

@@ -23,23 +23,23 @@ from crdtmem.models import ChangeFeed, Scope
 from crdtmem.slot import Slot
 from crdtmem.store.connection import Durability
 
-__all__ = ["AsyncMemory", "AsyncSlot", "open"]
+__all__ = ["AsyncMemory", "AsyncSlot", "Twin", "Worker", "open", "verb"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def verb(
-    sync: Callable[Concatenate[Any, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    sync: Callable[Concatenate[Any, _P], _T],
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
     """Make a verb of Memory or Slot a coroutine function of its twin.
 
     Name, arguments, types and documentation are those of the verb.
     """
 
     @functools.wraps(sync)
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self.call(sync, *args, **kwargs)
+    async def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        result: _T = await self.call(sync, *args, **kwargs)
         return result
 
     return call
@@ -86,7 +86,9 @@ class Worker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="crdtmem")
         self.is_stopped = False
 
-    async def run(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(
+        self, verb: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
         """Run a call after those that were made before it."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
@@ -107,8 +109,11 @@ class Twin:
         self._worker = worker
 
     async def call(
-        self, sync: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+        self,
+        sync: Callable[Concatenate[Any, _P], _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
         """Run a verb of the handle beneath, after the calls that were made before.
 
         Raises:

@@ -90,9 +90,11 @@ def catch_up(document: SlotDoc, rows: list[LogRow], checkpoint: Checkpoint) -> S
             continue
         document.replay(pending)
         pending.clear()
-        document.apply_genesis(
+        found = document.apply_genesis(
             row.content, namespace=checkpoint.namespace, label=checkpoint.name
         )
+        if found != decode_delta(row.delta):
+            raise DocError(f"record {row.lsn} changes another text")
     document.replay(pending)
     return document
 

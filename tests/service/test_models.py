@@ -9,16 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from crdtmem import models
 from crdtmem.errors import ConflictError
+from crdtmem.model import UNSET, Model, ModelType, camel_case
 from crdtmem.models import (
-    UNSET,
     AuditEntry,
     Headroom,
     LineRange,
-    Model,
-    ModelType,
     SlotView,
     Unseen,
-    camel_case,
 )
 from tests.replica import exchange_records
 

@@ -514,3 +514,13 @@ def test_handles_that_were_closed_leave_nothing_open(folder):
         store.close()
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_reader_never_empties_the_write_ahead_log(store, folder):
+    append(store, "plan", "one")
+    reader = Store(folder / "store.db", read_only=True)
+    with pytest.raises(StoreReadOnlyError) as raised:
+        reader.checkpoint()
+
+    assert raised.value.details == {"path": str(folder / "store.db")}
+    reader.close()

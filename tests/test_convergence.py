@@ -19,7 +19,7 @@ from tests.conftest import PROFILE
 from tests.histories import History
 from tests.sites import LANES, NAMESPACE, site_pool
 
-HISTORIES = {"default": 500, "campaign": 20_000}[PROFILE]
+HISTORIES = {"default": 2_000, "campaign": 20_000}[PROFILE]
 # A test that takes a minute is taken for one that hangs.
 PER_TEST = 10
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crdtmem.errors import StoreError
 from crdtmem.models import UNSET, Scope, Unseen, Unset
-from crdtmem.scope import TEMPLATES, namespace_of, template_for
+from crdtmem.scope import GLOBAL_NAMESPACE, TEMPLATES, namespace_of, template_for
 from crdtmem.store.connection import Connection
 from crdtmem.store.history import entries_of
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.store.seen import load_seen as stored_seen, save_seen
-from crdtmem.store.slots import empty_slot, find_slot, slots_of
+from crdtmem.store.slots import empty_slot, find_slot, find_slot_and_hidden, slots_of
 from crdtmem.store.store import Reading, Store
 from crdtmem.views import iso_time, lanes_in
 
@@ -143,6 +143,18 @@ class Session:
         if row is None:
             return self.template(place)
         return None if row.is_deleted else row
+
+    def look(self, connection: Connection, place: Place) -> tuple[SlotRow | None, bool]:
+        """Return a live slot, and whether it hides a global one; see find."""
+        if place.namespace != self.project:
+            return self.find(connection, place), False
+        row, hidden = find_slot_and_hidden(connection, *place, GLOBAL_NAMESPACE)
+        if row is None:
+            row = self.template(place)
+            return row, row is not None and self.shadows(connection, row)
+        if hidden is None:
+            hidden = template_for("global", place.label) is not None
+        return (None, False) if row.is_deleted else (row, hidden)
 
     def visible_rows(self, scope: Scope | None, *, templates: bool) -> list[SlotRow]:
         """Return live rows by label; without a scope, hidden ones are left out."""

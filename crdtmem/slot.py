@@ -485,13 +485,12 @@ class Slot:
     def _read(self) -> SlotView:
         session, place = self._session, self._place
         with session.reading() as connection:
-            row = session.find(connection, place)
+            row, shadows = session.look(connection, place)
             if row is None:
                 raise SlotNotFoundError(label=self.label, scope=self.scope)
             since = session.seen.revs.get(place)
             unseen = session.unseen(connection, row, since)
             session.seen.saw(place, row.rev)
-            shadows = session.shadows(connection, row)
         return slot_view(row, shadows=shadows, unseen=unseen)
 
     def _history(self) -> "SlotHistory":

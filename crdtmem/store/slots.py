@@ -14,6 +14,7 @@ __all__ = [
     "changed_since",
     "empty_slot",
     "find_slot",
+    "find_slot_and_hidden",
     "namespaces",
     "quarantine_slot",
     "save_slot",
@@ -57,6 +58,24 @@ def find_slot(
     ):
         return SlotRow(*row)
     return None
+
+
+def find_slot_and_hidden(
+    connection: apsw.Connection, namespace: str, label: str, behind: str
+) -> tuple[SlotRow | None, bool | None]:
+    """Return a slot's row, and whether a slot of the label lives behind it.
+
+    One statement, for the sake of readers. The second is None where the namespace
+    behind has no row of the label.
+    """
+    for *row, hidden in connection.execute(
+        "SELECT slot.*, (SELECT NOT (deleted AND file IN ('', char(10))) FROM slot"
+        " WHERE namespace = :behind AND label = :label)"
+        " FROM slot WHERE namespace = :namespace AND label = :label",
+        {"namespace": namespace, "label": label, "behind": behind},
+    ):
+        return SlotRow(*row), None if hidden is None else bool(hidden)
+    return None, None
 
 
 def slots_of(connection: apsw.Connection, namespace: str) -> list[SlotRow]:

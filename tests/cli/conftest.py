@@ -62,7 +62,9 @@ def run(home, capsysbinary, monkeypatch):
     """Run a command in this process."""
 
     def run(*argv, stdin=b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        )
         status = front.status_of(argv)
         out, err = capsysbinary.readouterr()
         return Result(status, out.decode(), err.decode())

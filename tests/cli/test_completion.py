@@ -31,18 +31,18 @@ def test_installing_twice_adds_one_marked_line(run, home, shell, file):
     first = run("completion", shell, "--install")
     second = json.loads(run("completion", shell, "--install", "--json").out)
 
-    text = (home / file).read_text()
+    text = (home / file).read_text(encoding="utf-8")
     assert "one line added" in first.out
     assert second == {"shell": shell, "path": str(home / file), "changed": False}
     assert text.count("# crdtmem completion") == text.count("\n") == 1
 
 
 def test_installing_leaves_what_was_there(run, home):
-    (home / ".bashrc").write_text("alias a=b")
+    (home / ".bashrc").write_text("alias a=b", encoding="utf-8")
 
     run("completion", "bash", "--install")
 
-    assert (home / ".bashrc").read_text().startswith("alias a=b\neval ")
+    assert (home / ".bashrc").read_text(encoding="utf-8").startswith("alias a=b\neval ")
 
 
 def test_labels_are_completed_from_the_store(run, home):

@@ -248,7 +248,7 @@ def test_a_log_is_written_where_it_is_wanted(run, home, failing, monkeypatch):
 
     error = error_of(run("list", "--json"))
 
-    log = (home / "log").read_text()
+    log = (home / "log").read_text(encoding="utf-8")
     assert error["details"]["incident"] in log
     assert "RuntimeError: secret" in log
 

@@ -28,13 +28,13 @@ def project_of(run, *words):
 
 def test_init_writes_the_file_once(run, home):
     first = run("init", "--name", "atlas")
-    text = (home / ".crdtmem.toml").read_text()
+    text = (home / ".crdtmem.toml").read_text(encoding="utf-8")
     second = run("init", "--name", "other", "--json")
 
     assert (first.status, second.status) == (0, 0)
     assert "commit the file" in first.err
     assert 'name = "atlas"' in text
-    assert (home / ".crdtmem.toml").read_text() == text
+    assert (home / ".crdtmem.toml").read_text(encoding="utf-8") == text
     assert json.loads(second.out)["changed"] is False
     assert json.loads(second.out)["id"] in first.out
     assert "it was there before" in run("init").err
@@ -46,7 +46,7 @@ def test_init_can_part_a_clone_from_the_others(run, home):
 
     assert before["changed"] is after["changed"] is True
     assert before["id"] != after["id"]
-    assert after["id"] in (home / ".crdtmem.toml").read_text()
+    assert after["id"] in (home / ".crdtmem.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.process
@@ -91,7 +91,7 @@ def test_a_setting_is_set_and_unset_in_the_users_file(run, user_file):
     assert run("config", "path").out == f"{user_file}\n"
     assert json.loads(run("config", "path", "--json").out) == {"path": str(user_file)}
     assert run("config", "set", "lane", "-dashed").status == 0
-    assert user_file.read_text() == 'lane = "-dashed"\n'
+    assert user_file.read_text(encoding="utf-8") == 'lane = "-dashed"\n'
     assert "changed" in run("config", "unset", "lane").out
     assert "was not set" in run("config", "unset", "lane").out
     assert run("config", "unset", "lane", "-q").out == ""
@@ -143,7 +143,7 @@ def test_a_misspelt_variable_is_an_error(run, monkeypatch):
 
 
 def test_what_a_repository_may_not_set_stops_every_command(run, home):
-    (home / ".crdtmem.toml").write_text('store = "/tmp/theirs"\n')
+    (home / ".crdtmem.toml").write_text('store = "/tmp/theirs"\n', encoding="utf-8")
 
     result = run("list", "--json")
 

@@ -22,7 +22,7 @@ class Stdin(io.TextIOWrapper):
 @pytest.fixture
 def stdin(monkeypatch):
     def stdin(raw, *, is_terminal=False):
-        stream = Stdin(io.BytesIO(raw))
+        stream = Stdin(io.BytesIO(raw), encoding="utf-8")
         stream.is_terminal = is_terminal
         monkeypatch.setattr(sys, "stdin", stream)
 

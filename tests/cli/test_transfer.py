@@ -71,8 +71,9 @@ def test_an_export_may_go_through_a_pipe(exported, spawn, home):
         "--store", "other.sqlite", "import", "-", stdin=exporting.out.encode()
     )
 
-    assert exporting.out == (home / "all.jsonl").read_text().replace(
-        (home / "all.jsonl").read_text().split("\n")[0], exporting.out.split("\n")[0]
+    assert exporting.out == (home / "all.jsonl").read_text(encoding="utf-8").replace(
+        (home / "all.jsonl").read_text(encoding="utf-8").split("\n")[0],
+        exporting.out.split("\n")[0],
     )
     assert importing.status == 0
     assert elsewhere(exported, "get", "plan").out == "a\nb\n"
@@ -89,8 +90,10 @@ def test_stdout_carries_one_thing(exported, words):
 
 def test_a_bad_line_is_skipped_and_told(exported, home):
     path = home / "all.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([lines[0], "{bad\n", '{"type": "new"}\n', *lines[1:]]))
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text(
+        "".join([lines[0], "{bad\n", '{"type": "new"}\n', *lines[1:]]), encoding="utf-8"
+    )
 
     result = elsewhere(exported, "import", "all.jsonl")
 
@@ -102,7 +105,7 @@ def test_a_bad_line_is_skipped_and_told(exported, home):
 
 def test_strict_writes_nothing_if_one_record_is_bad(exported, home):
     path = home / "all.jsonl"
-    path.write_text(path.read_text() + "{bad\n")
+    path.write_text(path.read_text(encoding="utf-8") + "{bad\n", encoding="utf-8")
 
     result = elsewhere(exported, "import", "all.jsonl", "--strict", "--json")
 
@@ -113,7 +116,10 @@ def test_strict_writes_nothing_if_one_record_is_bad(exported, home):
 
 def test_a_source_that_ends_early_is_told(exported, home):
     path = home / "all.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    path.write_text(
+        "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]),
+        encoding="utf-8",
+    )
 
     result = elsewhere(exported, "import", "all.jsonl")
 
@@ -157,7 +163,7 @@ def test_an_import_that_is_refused_for_a_slot_says_why(exported):
     "text", ["", "a,b\n1,2\n", '{"type":"entity","name":"x"}\n', "[" * 100_000]
 )
 def test_any_other_format_is_refused_naming_the_two(run, home, text):
-    (home / "source").write_text(text)
+    (home / "source").write_text(text, encoding="utf-8")
 
     for result in (run("import", "source"), run("import", "-", stdin=text.encode())):
         assert result.status == 10
@@ -195,12 +201,12 @@ def test_a_folder_of_markdown_goes_out_and_in(run, home):
 def test_only_markdown_files_of_a_folder_are_taken(run, home):
     folder = home / "in"
     (folder / "deep" / ".git").mkdir(parents=True)
-    (folder / "deep" / "1st.md").write_text("x" * 30_000)
-    (folder / "deep" / ".git" / "a.md").write_text("hidden")
-    (folder / ".hidden.md").write_text("hidden")
+    (folder / "deep" / "1st.md").write_text("x" * 30_000, encoding="utf-8")
+    (folder / "deep" / ".git" / "a.md").write_text("hidden", encoding="utf-8")
+    (folder / ".hidden.md").write_text("hidden", encoding="utf-8")
     (folder / "image.png").write_bytes(b"\xff")
     (folder / "link.md").symlink_to(folder / "deep" / "1st.md")
-    (folder / ("Ä" * 20 + ".md")).write_text("long name")
+    (folder / ("Ä" * 20 + ".md")).write_text("long name", encoding="utf-8")
 
     result = run("import", "in", "--scope", "global")
 

@@ -234,7 +234,7 @@ def editor(home, monkeypatch):
 
     def editor(script):
         path = home / "editor"
-        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("EDITOR", str(path))
 
@@ -271,7 +271,7 @@ def test_what_was_typed_is_kept_where_it_cannot_be_written(run, editor):
 
     kept = result.err.splitlines()[0].removeprefix("what you typed is in ")
     assert result.status == 5
-    assert Path(kept).read_text() == "a\nfar too long\n"
+    assert Path(kept).read_text(encoding="utf-8") == "a\nfar too long\n"
     assert text_of(run) == "a"
 
 

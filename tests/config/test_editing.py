@@ -336,7 +336,7 @@ def test_a_project_file_that_has_an_id_stays_as_it_is(tmp_path):
 )
 def test_what_a_project_file_lacks_is_added(tmp_path, before, after):
     path = tmp_path / ".crdtmem.toml"
-    path.write_text(before)
+    path.write_text(before, encoding="utf-8")
     path.chmod(0o640)
 
     assert write_project_file(tmp_path, project_id=ID, name="shop") == ID
@@ -346,7 +346,9 @@ def test_what_a_project_file_lacks_is_added(tmp_path, before, after):
 
 def test_another_id_takes_only_the_place_of_the_old_one(tmp_path):
     path = tmp_path / ".crdtmem.toml"
-    path.write_text(f"[project]\nname = 'Shop' # x\nid = '{ID}' # y\n[context]\n")
+    path.write_text(
+        f"[project]\nname = 'Shop' # x\nid = '{ID}' # y\n[context]\n", encoding="utf-8"
+    )
 
     replace_project_id(tmp_path, project_id=OTHER_ID)
 
@@ -375,7 +377,7 @@ def test_another_id_needs_a_project_file(tmp_path, unchanged):
 
 def test_a_project_file_that_is_a_link_is_not_followed(tmp_path):
     target = tmp_path / "target"
-    target.write_text("")
+    target.write_text("", encoding="utf-8")
     Path(tmp_path / ".crdtmem.toml").symlink_to(target)
 
     with pytest.raises(ConfigError, match="is no regular file"):
@@ -383,4 +385,4 @@ def test_a_project_file_that_is_a_link_is_not_followed(tmp_path):
     with pytest.raises(ConfigError, match="is no regular file"):
         replace_project_id(tmp_path, project_id=ID)
 
-    assert target.read_text() == ""
+    assert target.read_text(encoding="utf-8") == ""

@@ -32,7 +32,7 @@ def test_the_text_of_a_file_is_taken_as_it_is(tmp_path):
 
 
 def test_a_link_is_followed_only_where_it_may_be_one(tmp_path):
-    (tmp_path / "a.toml").write_text("x = 1")
+    (tmp_path / "a.toml").write_text("x = 1", encoding="utf-8")
     link = tmp_path / "link.toml"
     link.symlink_to("a.toml")
 
@@ -57,7 +57,7 @@ def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
 
 
 def test_a_folder_of_a_wrong_kind_is_told(tmp_path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
 
     with pytest.raises(ConfigError, match="cannot be read: Not a directory") as refusal:
         read(tmp_path / "file" / "a.toml")
@@ -72,10 +72,10 @@ def test_a_folder_of_a_wrong_kind_is_told(tmp_path):
 )
 def test_a_file_is_read_up_to_its_bound(tmp_path, read, limit_bytes):
     path = tmp_path / "a.toml"
-    path.write_text("#" * limit_bytes)
+    path.write_text("#" * limit_bytes, encoding="utf-8")
 
     assert read(str(path)) == "#" * limit_bytes
-    path.write_text("#" * (limit_bytes + 1))
+    path.write_text("#" * (limit_bytes + 1), encoding="utf-8")
     with pytest.raises(ConfigError, match=f"is longer than {limit_bytes} bytes"):
         read(str(path))
 

@@ -27,17 +27,17 @@ NOBODY = 2**31 - 7
 
 def make_repository(folder):
     (folder / ".git").mkdir(parents=True)
-    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     return folder
 
 
 def make_worktree(folder, repository, *, name="feature"):
     git_dir = repository / ".git" / "worktrees" / name
     git_dir.mkdir(parents=True)
-    (git_dir / "HEAD").write_text("ref: refs/heads/feature\n")
-    (git_dir / "commondir").write_text("../..\n")
+    (git_dir / "HEAD").write_text("ref: refs/heads/feature\n", encoding="utf-8")
+    (git_dir / "commondir").write_text("../..\n", encoding="utf-8")
     folder.mkdir()
-    (folder / ".git").write_text(f"gitdir: {git_dir}\n")
+    (folder / ".git").write_text(f"gitdir: {git_dir}\n", encoding="utf-8")
     return folder
 
 
@@ -143,7 +143,7 @@ def test_a_folder_outside_a_repository_stands_for_itself(tmp_path):
 
 def test_a_project_file_counts_for_the_folders_below_it(tmp_path):
     file = tmp_path / ".crdtmem.toml"
-    file.write_text("")
+    file.write_text("", encoding="utf-8")
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
 
@@ -152,7 +152,7 @@ def test_a_project_file_counts_for_the_folders_below_it(tmp_path):
 
 
 def test_the_search_ends_at_the_top_of_the_repository(tmp_path):
-    (tmp_path / ".crdtmem.toml").write_text("")
+    (tmp_path / ".crdtmem.toml").write_text("", encoding="utf-8")
     top = make_repository(tmp_path / "shop")
     (top / "src").mkdir()
 
@@ -165,7 +165,7 @@ def test_the_nearest_project_file_in_a_repository_counts(tmp_path):
     top = make_repository(tmp_path / "shop")
     (top / "part" / "src").mkdir(parents=True)
     for folder in (top, top / "part"):
-        (folder / ".crdtmem.toml").write_text("")
+        (folder / ".crdtmem.toml").write_text("", encoding="utf-8")
 
     found = find_project(str(top / "part" / "src"))
 
@@ -177,7 +177,7 @@ def test_nothing_is_looked_for_in_a_folder_that_strangers_share(tmp_path):
     shared = tmp_path / "shared"
     mine = shared / "mine"
     mine.mkdir(parents=True)
-    (shared / ".crdtmem.toml").write_text("")
+    (shared / ".crdtmem.toml").write_text("", encoding="utf-8")
     make_repository(shared)
     shared.chmod(0o1777)
 
@@ -197,9 +197,11 @@ def test_a_submodule_is_a_project_of_its_own(tmp_path):
     top = make_repository(tmp_path / "shop")
     git_dir = top / ".git" / "modules" / "cart"
     git_dir.mkdir(parents=True)
-    (git_dir / "HEAD").write_text("ref: refs/heads/main\n")
+    (git_dir / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (top / "cart").mkdir()
-    (top / "cart" / ".git").write_text("gitdir: ../.git/modules/cart\n")
+    (top / "cart" / ".git").write_text(
+        "gitdir: ../.git/modules/cart\n", encoding="utf-8"
+    )
 
     assert find_project(str(top / "cart")) == place(top / "cart", git=git_dir)
 
@@ -216,7 +218,7 @@ def test_a_repository_behind_a_link_is_the_repository(tmp_path):
     "pointer", ["", "nonsense", "gitdir:", "gitdir: /absent", "gitdir: a\0b"]
 )
 def test_a_file_that_points_nowhere_makes_no_repository(tmp_path, pointer):
-    (tmp_path / ".git").write_text(pointer)
+    (tmp_path / ".git").write_text(pointer, encoding="utf-8")
 
     assert find_project(str(tmp_path)) == place(tmp_path)
 

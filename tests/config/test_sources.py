@@ -193,7 +193,7 @@ def test_the_project_is_resolved_from_the_folder_that_is_named(tmp_path):
 
 def test_a_project_that_is_no_folder_is_refused(tmp_path):
     absent = tmp_path / "absent"
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
 
     for path in (absent, tmp_path / "file"):
         with pytest.raises(InvalidArgumentError, match="an id or a folder") as refusal:

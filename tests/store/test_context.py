@@ -89,7 +89,7 @@ def test_another_machine_or_start_is_another_context(
 ):
     before = store_context(store)
     file = tmp_path / name
-    file.write_text(content)
+    file.write_text(content, encoding="utf-8")
     if_machine = {
         "machine-id": ("_MACHINE_IDS", (file,)),
         "boot-id": ("_BOOT_ID", file),
@@ -122,8 +122,8 @@ def test_what_the_system_does_not_tell_counts_as_empty(store, tmp_path, monkeypa
 def test_the_first_machine_id_that_is_there_counts(tmp_path):
     absent, empty, first, second = (tmp_path / name for name in "aefs")
     empty.touch()
-    first.write_text("one\n")
-    second.write_text("two\n")
+    first.write_text("one\n", encoding="utf-8")
+    second.write_text("two\n", encoding="utf-8")
 
     assert context_module._machine_id([absent, empty, first, second]) == "one"
 

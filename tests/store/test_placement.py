@@ -225,7 +225,7 @@ def test_a_folder_that_exists_keeps_its_modes(tmp_path):
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_folder_in_whose_place_a_file_lies_is_refused(tmp_path, place):
-    (tmp_path / "file").write_text("x")
+    (tmp_path / "file").write_text("x", encoding="utf-8")
 
     with pytest.raises(PermissionDeniedError) as caught:
         prepare_folder(tmp_path / place / "store.db")
@@ -234,7 +234,7 @@ def test_a_folder_in_whose_place_a_file_lies_is_refused(tmp_path, place):
         "path": str(tmp_path / place),
         "action": "make the folder",
     }
-    assert (tmp_path / "file").read_text() == "x"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "x"
 
 
 def test_a_folder_that_may_not_be_made_is_refused(folder):

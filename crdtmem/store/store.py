@@ -220,14 +220,6 @@ class Store:
             with self.lock.held(self.busy_timeout_s), mapped_errors(self.path):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
-    def is_lock_free(self) -> bool:
-        """Tell whether the write lock can be had at once, by having it."""
-        try:
-            with self._mutex, self.lock.held(0):
-                return True
-        except TimeoutError:
-            return False
-
     def _usable(self) -> apsw.Connection:
         if self.is_closed:
             raise StoreClosedError(path=str(self.path))

@@ -11,7 +11,7 @@ from crdtmem.store.about import (
 )
 from crdtmem.store.schema import MIGRATIONS
 from crdtmem.store.store import Store
-from tests.store.writes import append, contents_of, damage, texts
+from tests.store.writes import append, contents_of, damage, is_lock_free, texts
 
 
 def test_a_store_knows_its_replica_its_place_and_its_newest_step(store):
@@ -64,6 +64,6 @@ def test_a_store_without_its_row_about_itself_is_corrupt(store, folder):
     assert str(store.path) in raised.value.message
     assert "its row about itself is missing" in raised.value.message
     assert texts(store) == {"plan": "one\n"}
-    assert store.is_lock_free()
+    assert is_lock_free(store)
     store.close()
     assert sorted(contents_of(folder)) == ["store.db", "store.lock"]

@@ -16,6 +16,7 @@ from crdtmem.protocol.envelopes import UpdateEnvelope, Write, encode_envelope
 from crdtmem.protocol.records import DocKind, client_id
 from crdtmem.store.exchange import Record
 from crdtmem.store.history import entries_of
+from crdtmem.store.lock import is_locked
 from crdtmem.store.log import log_of
 from crdtmem.store.rows import EntryRow, LogRow, SlotRow
 from crdtmem.store.slots import find_slot
@@ -32,6 +33,7 @@ __all__ = [
     "create",
     "damage",
     "entries",
+    "is_lock_free",
     "log",
     "own_client",
     "quarantined",
@@ -113,6 +115,11 @@ def quarantined(store: Store) -> list[tuple[str, bytes]]:
     with store.reading() as connection:
         rows = connection.execute("SELECT code, content FROM quarantine ORDER BY id")
         return [(str(code), bytes(content)) for code, content in rows]
+
+
+def is_lock_free(store: Store) -> bool:
+    """Tell whether nobody holds the write lock, this process included."""
+    return not is_locked(store.lock.path)
 
 
 def own_client(store: Store) -> int:

@@ -60,8 +60,10 @@ def test_watch_tells_of_the_slots_asked_for(watching, run):
 
 def test_an_interrupt_ends_a_watch_with_130(watching, run):
     process = watching()
-    run("append", "plan", "a")
-    assert process.stdout.readline().startswith("plan rev 0→1")
+    for number in range(2):
+        run("append", "plan", "a")
+        line = process.stdout.readline()
+        assert line.startswith(f"plan rev {number}→{number + 1}")
     process.send_signal(2)
 
     assert process.communicate()[0] == ""

@@ -134,7 +134,8 @@ def write(store: Path, number: int, seconds: float) -> None:
     chance = random.Random(number)
     until = time.monotonic() + seconds
     with crdtmem.open(store, lane=f"writer-{number}", project="docs") as memory:
-        slots = [memory.slot(view.label) for view in memory.slots(content=False)]
+        views = memory.slots("project", templates=False, content=False)
+        slots = [memory.slot(view.label) for view in views]
         count = 0
         while time.monotonic() < until:
             slot = chance.choice(slots)

@@ -78,8 +78,12 @@ class _Undo:
 
     @property
     def revives(self) -> bool:
-        """Whether the mark of a delete is lifted, also where its text was empty."""
-        return self.entry.operation == "delete" and bool(self.write.row.deleted)
+        """Whether a deleted slot comes back, also where its text was empty.
+
+        Where text from elsewhere has brought it back already, nothing is left to undo:
+        the next local write lifts the mark.
+        """
+        return self.entry.operation == "delete" and self.write.row.is_deleted
 
     @property
     def is_empty(self) -> bool:

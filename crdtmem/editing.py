@@ -47,7 +47,7 @@ from crdtmem.scope import scope_of
 from crdtmem.session import Place, Session, Writing, others_since
 from crdtmem.store.documents import blame_of
 from crdtmem.store.history import entries_of, entry_of_rev
-from crdtmem.store.log import load_checkpoint
+from crdtmem.store.log import checkpoint_lsn
 from crdtmem.store.requests import StoredRequest, find_request, keep_request
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.store.slots import empty_slot, find_slot
@@ -218,7 +218,7 @@ class SlotWrite:
         entry = entry_of_rev(connection, self.row.doc, base_rev)
         if entry is None or entry.is_imported:
             raise self._not_kept(base_rev, "pruned")
-        if entry.first_lsn <= load_checkpoint(connection, self.row.doc).lsn:
+        if entry.first_lsn <= checkpoint_lsn(connection, self.row.doc):
             raise self._not_kept(base_rev, "pruned")
         return entry
 

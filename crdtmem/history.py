@@ -23,7 +23,7 @@ from crdtmem.session import Place, Session
 from crdtmem.store.connection import Connection
 from crdtmem.store.documents import blame_of
 from crdtmem.store.history import entries_of, entry_at, entry_of_rev
-from crdtmem.store.log import load_checkpoint
+from crdtmem.store.log import checkpoint_lsn
 from crdtmem.store.rows import PLACE_BITS, EntryRow, SlotRow
 from crdtmem.store.slots import find_slot
 from crdtmem.textdiff import unified
@@ -186,7 +186,7 @@ class SlotHistory:
         )
 
     def _kept_from(self, connection: Connection, row: SlotRow) -> int:
-        return load_checkpoint(connection, row.doc).lsn if row.doc else 0
+        return checkpoint_lsn(connection, row.doc) if row.doc else 0
 
     def _view(
         self,

@@ -19,7 +19,7 @@ from crdtmem.models import UNSET, UndoneEntry, UndoResult, WriteResult
 from crdtmem.session import Place, Session
 from crdtmem.store.connection import Connection
 from crdtmem.store.history import entries_of, entry_at, link_redo, mark_undone
-from crdtmem.store.log import load_checkpoint, log_of
+from crdtmem.store.log import checkpoint_lsn, log_of
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.textdiff import unified
 from crdtmem.views import iso_time
@@ -66,7 +66,7 @@ class _Undo:
         self.connection = write.writing.transaction.connection
         # After a redo it is the redo's record that holds what lives of the write.
         self.living = _living(self.connection, entry)
-        self.kept_from = load_checkpoint(self.connection, write.row.doc).lsn
+        self.kept_from = checkpoint_lsn(self.connection, write.row.doc)
         self._require_kept()
         rows = log_of(self.connection, write.row.doc, after=self.living.first_lsn - 1)
         self.steps = frozenset(r.lsn for r in rows if r.lsn <= self.living.lsn)
@@ -184,7 +184,7 @@ def _target(write: SlotWrite, entry_id: str | None) -> EntryRow:
 
 def _newest_of_lane(write: SlotWrite, connection: Connection) -> EntryRow:
     row, lane = write.row, write.session.lane
-    kept_from = load_checkpoint(connection, row.doc).lsn if row.doc else 0
+    kept_from = checkpoint_lsn(connection, row.doc) if row.doc else 0
     for entry in entries_of(connection, row.doc) if row.doc else []:
         is_own = entry.lane == lane and entry.operation in UNDOABLE_BY_LANE
         is_free = entry.undone_by is None and not entry.is_imported

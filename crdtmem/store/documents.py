@@ -70,11 +70,13 @@ def load_doc(
     if document.file != checkpoint.file:
         raise DocError("the checkpoint's text differs from its state")
     rows = log_of(connection, doc, after=checkpoint.lsn, until=until)
-    return catch_up(document, rows, checkpoint)
+    return catch_up(document, rows, checkpoint.namespace, checkpoint.name)
 
 
-def catch_up(document: SlotDoc, rows: list[LogRow], checkpoint: Checkpoint) -> SlotDoc:
-    """Apply logged rows to a document and return it.
+def catch_up(
+    document: SlotDoc, rows: list[LogRow], namespace: str, label: str
+) -> SlotDoc:
+    """Apply logged rows to a slot's document and return it.
 
     Raises:
         DocError: If a row is damaged.
@@ -90,9 +92,7 @@ def catch_up(document: SlotDoc, rows: list[LogRow], checkpoint: Checkpoint) -> S
             continue
         document.replay(pending)
         pending.clear()
-        found = document.apply_genesis(
-            row.content, namespace=checkpoint.namespace, label=checkpoint.name
-        )
+        found = document.apply_genesis(row.content, namespace=namespace, label=label)
         if found != decode_delta(row.delta):
             raise DocError(f"record {row.lsn} changes another text")
     document.replay(pending)

@@ -16,6 +16,7 @@ from crdtmem.store.rows import LogRow
 __all__ = [
     "Checkpoint",
     "append_row",
+    "checkpoint_lsn",
     "count_rows",
     "digest_of",
     "find_doc",
@@ -148,6 +149,16 @@ def make_doc(connection: apsw.Connection, namespace: str, kind: int, name: str) 
         {"namespace": namespace, "kind": kind, "name": name},
     )
     return connection.last_insert_rowid()
+
+
+def checkpoint_lsn(connection: apsw.Connection, doc: int) -> int:
+    """Return up to which step a doc's records are squashed, without the state."""
+    found = connection.execute(
+        "SELECT state_lsn FROM doc WHERE doc = :doc", {"doc": doc}
+    ).get
+    if found is None:
+        raise DocError(f"doc {doc} is missing")
+    return int(found)
 
 
 def load_checkpoint(connection: apsw.Connection, doc: int) -> Checkpoint:

@@ -176,7 +176,8 @@ def _catch_up(
             rows: list[Any] = connection.execute(
                 "SELECT * FROM log WHERE lsn = :lsn", {"lsn": lsn}
             ).fetchall()
-            catch_up(document, [LogRow(*row) for row in rows], checkpoint)
+            found = [LogRow(*row) for row in rows]
+            catch_up(document, found, checkpoint.namespace, checkpoint.name)
             document.check()
         except DAMAGE:
             return int(lsn)

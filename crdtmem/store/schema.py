@@ -38,13 +38,14 @@ CREATE TABLE doc(
     namespace TEXT NOT NULL,
     kind INTEGER NOT NULL,
     name TEXT NOT NULL,
-    state BLOB NOT NULL DEFAULT x'',
+    -- In front of what may be long: a column behind a long one is slow to reach.
     state_lsn INTEGER NOT NULL DEFAULT 0,
+    is_sealed INTEGER NOT NULL DEFAULT 1,
+    digest BLOB NOT NULL DEFAULT x'',
+    state BLOB NOT NULL DEFAULT x'',
     file TEXT NOT NULL DEFAULT '',
     blame BLOB NOT NULL DEFAULT x'',
     genesis TEXT NOT NULL DEFAULT '{}',
-    digest BLOB NOT NULL DEFAULT x'',
-    is_sealed INTEGER NOT NULL DEFAULT 1,
     UNIQUE(namespace, kind, name)
 ) STRICT;
 

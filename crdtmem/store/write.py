@@ -47,6 +47,7 @@ from crdtmem.store.documents import (
 from crdtmem.store.history import add_entry, entries_of, prune_entries
 from crdtmem.store.log import (
     append_row,
+    checkpoint_lsn,
     count_rows,
     find_doc,
     first_unsealed,
@@ -395,14 +396,13 @@ class Transaction:
             cached = None
         if cached is not None and cached[0] == row.lsn:
             return cached[1]
-        checkpoint = load_checkpoint(self.connection, row.doc)
-        if cached is None or cached[0] < checkpoint.lsn:
+        if cached is None or cached[0] < checkpoint_lsn(self.connection, row.doc):
             document = load_doc(self.connection, row.doc, self.replica)
         else:
             # A row that fails leaves the document between two states.
             self.edited.add(row.doc)
             rows = log_of(self.connection, row.doc, after=cached[0])
-            document = catch_up(cached[1], rows, checkpoint)
+            document = catch_up(cached[1], rows, row.namespace, row.label)
         self._store.docs[row.doc] = row.lsn, document
         return document
 

@@ -171,10 +171,10 @@ def test_nothing_is_squashed_that_does_not_pass_the_check(store):
 
 def test_rows_are_applied_in_log_order(store):
     append(store, "plan", "one", "é", "three")
-    checkpoint, rows = kept(store)
-    document = catch_up(SlotDoc(writer_id(FOREIGN)), rows, checkpoint)
+    _, rows = kept(store)
+    document = catch_up(SlotDoc(writer_id(FOREIGN)), rows, NAMESPACE, "plan")
     with pytest.raises(UpdateRejectedError) as raised:
-        catch_up(SlotDoc(writer_id(FOREIGN)), rows[::-1], checkpoint)
+        catch_up(SlotDoc(writer_id(FOREIGN)), rows[::-1], NAMESPACE, "plan")
 
     assert document.file == "one\né\nthree\n"
     document.check()

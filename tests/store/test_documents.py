@@ -3,7 +3,7 @@
 import pytest
 
 from crdtmem.doc.blame import Run
-from crdtmem.doc.delta import Splice
+from crdtmem.doc.delta import Splice, encode_delta
 from crdtmem.doc.slot_doc import SlotDoc
 from crdtmem.errors import DocError, UpdateRejectedError
 from crdtmem.protocol.records import client_id
@@ -30,6 +30,7 @@ from tests.store.writes import (
     slot,
     value,
 )
+from tests.yjs_bytes import update
 
 
 def load(store, **options):
@@ -166,6 +167,24 @@ def test_nothing_is_squashed_that_does_not_pass_the_check(store):
         squash_until(store, 2)
 
     assert raised.value.message == "the records change another text than they say"
+    assert kept(store) == before
+
+
+def test_a_record_that_no_scanner_sees_through_is_not_squashed(store):
+    """It deletes half an emoji, and what it says of the text is what pycrdt shows."""
+    append(store, "plan", "a🎉b")
+    own = writer_id(replica(store))
+    sent = update(deletes=[(own, [(2, 3)])])
+    delta = load(store).apply(sent, writer_id(FOREIGN))
+    (row,) = log(store, "plan")
+    half = row._replace(lsn=2, replica=FOREIGN, content=sent, delta=encode_delta(delta))
+    with store.writing() as transaction:
+        append_row(transaction.connection, half)
+    before = kept(store)
+    with pytest.raises(DocError) as raised:
+        squash_until(store, 2)
+
+    assert raised.value.message == "a squashed document differs from its records"
     assert kept(store) == before
 
 

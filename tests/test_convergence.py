@@ -17,11 +17,12 @@ from crdtmem.protocol.records import RecordKind
 from crdtmem.store.exchange import outgoing
 from tests.conftest import PROFILE
 from tests.histories import History
+from tests.seeds import run_seeds
 from tests.sites import LANES, NAMESPACE, site_pool
 
 HISTORIES = {"default": 2_000, "campaign": 20_000}[PROFILE]
 # A test that takes a minute is taken for one that hangs.
-PER_TEST = 10
+PER_TEST = 500
 
 
 @pytest.fixture(scope="module")
@@ -41,20 +42,40 @@ def told(history, seed=None):
         raise
 
 
-@pytest.mark.requirement("slots-C17")
-@pytest.mark.requirement("P2", "P3", "P6")
-@pytest.mark.parametrize("first", range(0, HISTORIES, PER_TEST))
-def test_random_histories_converge_and_keep_every_append(sites, first):
+def run_histories(sites, first, last):
     done: Counter[str] = Counter()
-    for seed in range(first, first + PER_TEST):
+    for seed in range(first, last):
         random = Random(seed)
         history = History(sites, random)
         with told(history, seed):
             history.run(random.randint(5, 25))
             history.settle()
         done += history.done
+    return done
+
+
+def histories(first, last):
+    """Run histories on stores of their own; the experiment of `tests.seeds`."""
+    with site_pool(3) as sites:
+        run_histories(sites, first, last)
+        assert all(site.handles[LANES[0]].doctor().ok for site in sites)
+
+
+@pytest.mark.requirement("slots-C17")
+@pytest.mark.requirement("P2", "P3", "P6")
+def test_random_histories_converge_and_keep_every_append(sites):
+    done = run_histories(sites, 0, 60)
+    histories(60, 62)
 
     assert {"append", "create", "replace"} <= set(done)
+
+
+@pytest.mark.requirement("P6")
+@pytest.mark.parametrize("first", range(0, HISTORIES, PER_TEST))
+def test_thousands_of_random_histories_converge(first):
+    experiment = "tests.test_convergence:histories"
+
+    assert run_seeds(experiment, first, first + PER_TEST) == []
 
 
 @pytest.mark.requirement("P6")

@@ -60,6 +60,14 @@ def test_the_byte_vectors_hold(group):
         ("record_id", {"namespace": "x"}),
         ("record_invalid", {"why": "not-this"}),
         ("chain", {"chain": "00"}),
+        ("namespace", {"name": "A"}),
+        ("message", {"type": 2}),
+        ("message", {"name": "bye", "fields": {"retry_ms": 0, "code": "x"}}),
+        ("frame", {"hex": "070101"}),
+        ("frame_invalid", {"why": "not-this"}),
+        ("stream", {"end_seq": 9}),
+        ("token", {"id": "other"}),
+        ("token", {"token": ""}),
     ],
 )
 def test_a_wrong_byte_vector_fails(group, change):

@@ -6,7 +6,7 @@ is wrong inside any item that is not ASCII (290 of 300 random docs).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -26,6 +26,7 @@ __all__ = [
     "blame_lines",
     "decode_runs",
     "encode_runs",
+    "overlay_runs",
     "replace_author",
 ]
 
@@ -127,6 +128,38 @@ def replace_author(runs: Iterable[Run], old: Author, new: Author) -> list[Run]:
     return _merged(
         [_run_of(run.units, new if run.author == old else run.author)] for run in runs
     )
+
+
+def overlay_runs(
+    runs: Sequence[Run],
+    over: Sequence[Run],
+    choose: Callable[[Author | None, Author | None], Author | None],
+) -> list[Run]:
+    """Return one attribution of a text made of two.
+
+    For a state record that meets a doc with text: its runs, carried over the rest that
+    only this store has, go over the local runs, carried over what the state brought.
+
+    Args:
+        runs: The one.
+        over: The other.
+        choose: Given the author of a part in each, says who it is by.
+
+    Raises:
+        ValueError: If both do not cover the same length.
+
+    """
+    cover = _Cover(runs, sum(run.units for run in over))
+    parts: list[list[Run]] = []
+    at_units = 0
+    for run in over:
+        end_units = at_units + run.units
+        parts += [
+            [_run_of(under.units, choose(under.author, run.author))]
+            for under in cover.part(at_units, end_units)
+        ]
+        at_units = end_units
+    return _merged(parts)
 
 
 def encode_runs(runs: Sequence[Run]) -> bytes:

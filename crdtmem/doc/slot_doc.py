@@ -9,7 +9,8 @@ The text is held as a string beside the document. Own writes know their change, 
 observing the text instead would cost hundreds of microseconds on a long one.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from crdtmem.doc.delta import Delta, apply_delta, delta_of_event, is_whole_lines
@@ -92,7 +93,7 @@ class SlotDoc:
         """
         doc = cls(client_id)
         if state:
-            scan(state, client_ids=None, state={}, snapshot=True)
+            _scanned_state(state)
             with doc_errors("load a state"):
                 doc._doc.apply_update(state)
                 doc.file = str(doc._text)
@@ -188,6 +189,49 @@ class SlotDoc:
         found = self._scanned(update, client_id)
         return () if found.is_known else self._observed(update, found)
 
+    def replay_genesis(self, update: bytes) -> Delta:
+        """Apply a first text that was held against its client id when it came.
+
+        Raises:
+            UpdateRejectedError: If it is no first text; nothing was applied.
+            DocError: If pycrdt fails.
+
+        """
+        client_id, _ = scan_genesis(update, state={})
+        found = self._scanned(update, client_id)
+        return () if found.is_known else self._observed(update, found)
+
+    def apply_state(self, state: bytes) -> Delta:
+        """Apply the whole state of another copy and return what it changed here.
+
+        It may hold text of anybody, in any number of clients. Nothing of it can wait
+        for more: it refers to itself alone.
+
+        Raises:
+            UpdateRejectedError: If the scanner refuses it; nothing was applied.
+            DocError: If pycrdt fails.
+
+        """
+        return self._observed(state, _scanned_state(state))
+
+    def holds(self, state: bytes) -> bool:
+        """Tell whether applying a whole state would change nothing, deletes included.
+
+        Raises:
+            UpdateRejectedError: If the scanner refuses it.
+
+        """
+        found = _scanned_state(state)
+        for client, (_, end) in found.clients.items():
+            if end > self.clocks.get(client, 0):
+                return False
+        gone = _ranges(_scanned_state(self.state()).deletes)
+        return all(
+            _is_within(part, gone.get(client, []))
+            for client, parts in _ranges(found.deletes).items()
+            for part in parts
+        )
+
     def state(self) -> bytes:
         """Return the squashed state.
 
@@ -215,9 +259,13 @@ class SlotDoc:
             )
         if not is_right:
             raise DocError("a document differs from what its records say")
-        again = SlotDoc.load(self.client_id, self.state())
+        reason = "a squashed document differs from its records"
+        try:
+            again = SlotDoc.load(self.client_id, self.state())
+        except UpdateRejectedError as exc:
+            raise DocError(reason) from exc
         if again.file != self.file or again.clocks != self.clocks:
-            raise DocError("a squashed document differs from its records")
+            raise DocError(reason)
 
     def _splice(self, delta: Delta) -> None:
         # From the back, so that earlier places stay what they are. The new text goes
@@ -251,7 +299,8 @@ class SlotDoc:
                 self._doc.apply_update(update)
             finally:
                 self._text.unobserve(subscription)
-        delta = delta_of_event(self.file, events)
+            # What cuts a character in two gives an event that counts parts of it.
+            delta = delta_of_event(self.file, events)
         self.file = apply_delta(self.file, delta)
         self._advance(found)
         return delta
@@ -259,6 +308,31 @@ class SlotDoc:
     def _advance(self, found: Scan) -> None:
         for client, (_, end) in found.clients.items():
             self.clocks[client] = max(self.clocks.get(client, 0), end)
+
+
+def _scanned_state(state: bytes) -> Scan:
+    return scan(state, client_ids=None, state={}, snapshot=True)
+
+
+_Range = tuple[int, int]
+
+
+def _ranges(deletes: Iterable[tuple[int, int, int]]) -> dict[int, list[_Range]]:
+    """Return what is deleted of each client, as first clocks and ends, ascending."""
+    found: dict[int, list[_Range]] = {}
+    for client, start, length in sorted(deletes):
+        ranges = found.setdefault(client, [])
+        end = start + length
+        if ranges and start <= ranges[-1][1]:
+            start, last = ranges.pop()
+            end = max(end, last)
+        ranges.append((start, end))
+    return found
+
+
+def _is_within(part: _Range, ranges: list[_Range]) -> bool:
+    at = bisect_right(ranges, part[0], key=lambda one: one[0]) - 1
+    return at >= 0 and part[1] <= ranges[at][1]
 
 
 def _keep_update(event: "TransactionEvent", updates: list[bytes]) -> None:

@@ -28,7 +28,28 @@
         * NetworkFilesystemError: SQLite's locks cannot be trusted there
         * PermissionDeniedError: the system, or its owner's modes, forbid it
     * DocError: a document does not hold what its records say (a bug or damage)
+    * RelayError: a relay could not do its part
+        * RelayFolderError: the folder cannot be a relay's, or is not one
+        * RelayRunningError: another process serves this folder
+        * InsecureBindError: it would listen to the network without a certificate
+        * PortInUseError: another process listens on its address
+        * TokenNotFoundError: it knows no token of this id
+        * StorageError: its log could not do its part
+            * StorageFullError: the disk is full; nothing was stored
+            * StorageBusyError: another process keeps it locked; nothing was stored
+            * StorageUncertainError: a commit failed, and may be stored or not
+            * StorageCorruptError: the log is damaged, or no relay's
     * SyncError: the relay, or the way to it, could not do its part
+        * RelayUnreachableError: not reached, or lost; another attempt may succeed
+        * RelayRefusedError: it says no, and will until something changes
+        * LeaseHeldError: another process syncs the store
+        * InsecureUrlError: the token would be sent in the clear
+        * LinkNotFoundError: the namespace is not linked
+        * LinkChangedError: the store has other ids than when the link was read
+        * LinkRefusedError: a link cannot be made or taken away as things are
+            * LinkExistsError: the namespace is linked already
+            * LinkOverlapError: slots have unrelated texts here and there
+            * UnsentWritesError: the relay does not have everything yet
     * ProtocolError: a message breaks the wire protocol
         * LocalProtocolError: this side would have sent it (a bug here)
         * RecordMalformedError: a record's header breaks a rule
@@ -45,6 +66,19 @@ from crdtmem.errors.protocol import (
     RecordMalformedError,
     RemoteProtocolError,
     UpdateRejectedError,
+)
+from crdtmem.errors.relay import (
+    InsecureBindError,
+    PortInUseError,
+    RelayError,
+    RelayFolderError,
+    RelayRunningError,
+    StorageBusyError,
+    StorageCorruptError,
+    StorageError,
+    StorageFullError,
+    StorageUncertainError,
+    TokenNotFoundError,
 )
 from crdtmem.errors.slots import (
     ConflictError,
@@ -73,6 +107,18 @@ from crdtmem.errors.store import (
     StoreNotFoundError,
     StoreReadOnlyError,
 )
+from crdtmem.errors.sync import (
+    InsecureUrlError,
+    LeaseHeldError,
+    LinkChangedError,
+    LinkExistsError,
+    LinkNotFoundError,
+    LinkOverlapError,
+    LinkRefusedError,
+    RelayRefusedError,
+    RelayUnreachableError,
+    UnsentWritesError,
+)
 from crdtmem.errors.tree import (
     ConfigError,
     CrdtmemError,
@@ -91,12 +137,26 @@ __all__ = [
     "HistoryError",
     "HistoryNotFoundError",
     "ImportRefusedError",
+    "InsecureBindError",
+    "InsecureUrlError",
     "InvalidArgumentError",
+    "LeaseHeldError",
+    "LinkChangedError",
+    "LinkExistsError",
+    "LinkNotFoundError",
+    "LinkOverlapError",
+    "LinkRefusedError",
     "LocalProtocolError",
     "NetworkFilesystemError",
     "PermissionDeniedError",
+    "PortInUseError",
     "ProtocolError",
     "RecordMalformedError",
+    "RelayError",
+    "RelayFolderError",
+    "RelayRefusedError",
+    "RelayRunningError",
+    "RelayUnreachableError",
     "RemoteProtocolError",
     "RequestIdReusedError",
     "RevNotKeptError",
@@ -107,6 +167,11 @@ __all__ = [
     "SlotNotFoundError",
     "SlotQuarantinedError",
     "SlotRefusedError",
+    "StorageBusyError",
+    "StorageCorruptError",
+    "StorageError",
+    "StorageFullError",
+    "StorageUncertainError",
     "StoreBusyError",
     "StoreClosedError",
     "StoreCorruptError",
@@ -115,6 +180,8 @@ __all__ = [
     "StoreNotFoundError",
     "StoreReadOnlyError",
     "SyncError",
+    "TokenNotFoundError",
+    "UnsentWritesError",
     "UntrustedConfigError",
     "UpdateRejectedError",
 ]

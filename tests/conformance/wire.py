@@ -5,14 +5,19 @@ as passed nor as failed. A ``*_invalid`` vector must be refused with the detail 
 stands beside it.
 """
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, get_args
 
 from crdtmem.errors import RecordMalformedError, RemoteProtocolError
-from crdtmem.protocol import records
+from crdtmem.protocol import messages, records
+from crdtmem.protocol.client import ClientSession
+from crdtmem.protocol.client_events import Closed, JoinCursor, RecordsReceived
 from crdtmem.protocol.codec import Reader, write_str, write_uint
 from crdtmem.protocol.envelopes import decode_envelope, encode_envelope
+from crdtmem.protocol.relaying import Sample
+from crdtmem.protocol.tokens import format_token, parse_token
 from tests.conformance.matchers import differences
 
 __all__ = ["CHECKERS", "check_vector"]
@@ -133,6 +138,138 @@ def _chain(vector: dict[str, Any]) -> list[str]:
     return differences(vector["chain"], found.hex(), "chain")
 
 
+def _namespace(vector: dict[str, Any]) -> list[str]:
+    found = messages.is_namespace(vector["name"])
+    return differences(vector["valid"], found, "valid")
+
+
+# By the name in a vector: ``error`` is ErrorMessage.
+MESSAGES = {
+    cls.__name__.lower().removesuffix("message"): cls
+    for cls in get_args(messages.Message)
+}
+PARTS = {"samples": Sample, "heads": messages.Head, "items": messages.Item}
+HEX_FIELDS = {
+    "blob",
+    "chain",
+    "data",
+    "doc_tag",
+    "epoch",
+    "incarnation",
+    "own_id",
+    "record",
+    "record_id",
+    "relay_id",
+    "replica_id",
+    "resume_chain",
+}
+
+
+def _value_of(name: str, value: Any) -> Any:
+    """Return a field of a message from the vector's form of it."""
+    if name == "records":
+        return tuple(map(bytes.fromhex, value))
+    if name in PARTS:
+        return tuple(_built(PARTS[name], part) for part in value)
+    return bytes.fromhex(value) if name in HEX_FIELDS else value
+
+
+def _built(cls: Callable[..., Any], values: dict[str, Any]) -> Any:
+    return cls(**{name: _value_of(name, value) for name, value in values.items()})
+
+
+def _same_message(name: str, values: dict[str, Any], decoded: Any) -> list[str]:
+    """Return what differs between a decoded message and the vector's fields."""
+    cls = MESSAGES[name]
+    wanted = _built(cls, values)
+    return [
+        *differences(sorted(each.name for each in fields(cls)), sorted(values)),
+        *([] if decoded == wanted else [f"expected {wanted}, got {decoded}"]),
+    ]
+
+
+def _message(vector: dict[str, Any]) -> list[str]:
+    (decoded,) = messages.decode_frame(bytes.fromhex(vector["hex"]))
+    built = _built(MESSAGES[vector["name"]], vector["fields"])
+    encoded = messages.encode_message(built)
+    return [
+        *_same_message(vector["name"], vector["fields"], decoded),
+        *differences(vector["hex"], encoded.hex(), "encoded"),
+        *differences(vector["type"], encoded[0], "type"),
+    ]
+
+
+def _frame(vector: dict[str, Any]) -> list[str]:
+    decoded = messages.decode_frame(bytes.fromhex(vector["hex"]))
+    wanted = vector["messages"]
+    found = differences(len(wanted), len(decoded), "messages")
+    for want, have in zip(wanted, decoded, strict=False):
+        found += _same_message(want["name"], want["fields"], have)
+    built = [_built(MESSAGES[want["name"]], want["fields"]) for want in wanted]
+    encoded = messages.encode_frame(built)
+    return [*found, *differences(vector["hex"], encoded.hex(), "encoded")]
+
+
+def _frame_invalid(vector: dict[str, Any]) -> list[str]:
+    data = bytes.fromhex(vector["hex"])
+    return _refused(vector, lambda: messages.decode_frame(data))
+
+
+WELCOME = messages.Welcome(
+    features=0,
+    relay_id=bytes(range(0x20, 0x30)),
+    epoch=bytes(range(0x30, 0x40)),
+    heartbeat_ms=15_000,
+    max_frame=262_144,
+    part_size=131_072,
+    max_update=4_194_304,
+    max_snapshot=16_777_216,
+    window_records=256,
+    window_bytes=4_194_304,
+    max_joins=64,
+    agent="vectors",
+)
+
+
+def _stream(vector: dict[str, Any]) -> list[str]:
+    """Have a client receive the frames, joined where the vector starts."""
+    seq, chain = vector["start_seq"], bytes.fromhex(vector["start_chain"])
+    cursor = JoinCursor(vector["namespace"], WELCOME.epoch, seq, chain, own_seq=0)
+    joined = messages.Joined(
+        vector["namespace"], 1, 3, seq, 0, seq, chain, 0, messages.NO_RECORD_ID
+    )
+    session = ClientSession(bytes(16), bytes(16), agent="vectors", now=0.0)
+    session.receive(messages.encode_message(WELCOME), 0.0)
+    session.join(cursor)
+    session.receive(messages.encode_message(joined), 0.0)
+    for frame in vector["frames"]:
+        session.receive(bytes.fromhex(frame), 0.0)
+    outcome = "ok"
+    for event in session.events():
+        if isinstance(event, RecordsReceived):
+            seq = event.first_seq + len(event.items) - 1
+        elif isinstance(event, Closed):
+            outcome = event.code
+    return [
+        *differences(vector["end_seq"], seq, "end_seq"),
+        *differences(vector["outcome"], outcome, "outcome"),
+    ]
+
+
+def _token(vector: dict[str, Any]) -> list[str]:
+    parsed = parse_token(vector["token"])
+    if parsed is None:
+        return differences(vector["valid"], False, "valid")
+    token_id, secret = parsed
+    digest = hashlib.sha256(secret).hexdigest()
+    return [
+        *differences(vector["valid"], True, "valid"),
+        *differences(vector["id"], token_id, "id"),
+        *differences(vector["sha256"], digest, "sha256"),
+        *differences(vector["token"], format_token(token_id, secret), "formatted"),
+    ]
+
+
 CHECKERS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "uint": _uint,
     "uint_invalid": _uint_invalid,
@@ -145,4 +282,10 @@ CHECKERS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "record_id": _record_id,
     "record_invalid": _record_invalid,
     "chain": _chain,
+    "namespace": _namespace,
+    "message": _message,
+    "frame": _frame,
+    "frame_invalid": _frame_invalid,
+    "stream": _stream,
+    "token": _token,
 }

@@ -13,6 +13,7 @@ from crdtmem.doc.blame import (
     blame_lines,
     decode_runs,
     encode_runs,
+    overlay_runs,
     replace_author,
 )
 from crdtmem.doc.delta import Splice
@@ -114,6 +115,21 @@ def test_an_earlier_first_writer_takes_the_place_of_a_later_one():
     assert replace_author(runs, CY, BOB) == runs_of((6, BOB), (1, ANN))
     assert replace_author(runs, ANN, CY) == runs_of((2, CY), (1, BOB), (4, CY))
     assert replace_author(runs, Author("cy", 3_001, CY.replica), ANN) == runs
+
+
+@given(st.integers(0, 9), AUTHORS, AUTHORS)
+def test_two_attributions_of_a_text_become_the_one_that_is_chosen(size, first, second):
+    runs, over = cover_of(size, first), cover_of(size, second)
+    units = zip(each_unit(runs), each_unit(over), strict=True)
+    found = overlay_runs(runs, over, lambda a, b: b or a)
+
+    assert each_unit(found) == [b or a for a, b in units]
+    assert all(run.author != behind.author for run, behind in pairwise(found))
+
+
+def test_attributions_of_two_texts_are_not_laid_over_each_other():
+    with pytest.raises(ValueError, match="blame covers 3 units of a text of 4"):
+        overlay_runs([Run(3)], [Run(4)], lambda a, b: b or a)
 
 
 @given(st.integers(0, 9), AUTHORS)

@@ -293,6 +293,18 @@ def test_half_an_emoji_deleted_is_found_by_the_check(lines, sent, complaint):
     assert complaint in raised.value.message
 
 
+def test_a_squashed_document_that_no_scanner_lets_in_is_found_by_the_check():
+    """What hangs on half an emoji that is gone hangs on nothing."""
+    doc = doc_with("a🎉b\n")
+    doc.apply(update((OTHER, 0, [text("x\n", origin=(OWN, 4))])), OTHER)
+    doc.apply(update(deletes=[(OWN, [(1, 1)])]), OTHER)
+    with pytest.raises(DocError) as raised:
+        doc.check()
+
+    assert raised.value.message == "a squashed document differs from its records"
+    assert isinstance(raised.value.__cause__, UpdateRejectedError)
+
+
 def test_a_clock_that_no_record_gave_is_found_by_the_check():
     doc = doc_with("one\n")
     doc.clocks[OTHER] = 1
@@ -365,3 +377,86 @@ def test_a_state_holds_a_text_of_many_edits_in_few_bytes():
     doc = doc_with(*("line é\n" for _ in range(200)))
 
     assert len(doc.state()) < bytes_of(doc.file) + 50
+
+
+def test_a_first_text_from_the_log_keeps_the_client_id_that_it_came_with():
+    elsewhere = genesis_update(OTHER, "é\n")
+    doc = SlotDoc(OWN)
+    delta = doc.replay_genesis(elsewhere)
+
+    assert (delta, doc.clocks) == (line_at(0, "é\n"), {OTHER: 2})
+    assert doc.replay_genesis(elsewhere) == ()
+    with pytest.raises(UpdateRejectedError):
+        doc.replay_genesis(update((OTHER, 2, [text("x\n", origin=(OTHER, 1))])))
+    doc.check()
+
+
+@given(st.lists(FILES, min_size=1, max_size=3), FILES, FILES)
+def test_a_state_brings_what_it_holds_and_tells_what_that_changed(shared, here, there):
+    doc = SlotDoc(OWN)
+    for file in shared:
+        doc.edit(lines_from(doc.file, file), {"pinned": True})
+    other = SlotDoc.load(OTHER, doc.state())
+    doc.edit(lines_from(doc.file, here), {"description": "here"})
+    other.edit(lines_from(other.file, there), {"sizeLimit": 9})
+    before, sent = doc.file, other.state()
+    back = doc.state()
+    assert not doc.holds(sent)
+    delta = doc.apply_state(sent)
+    other.apply_state(back)
+
+    assert doc.file == other.file == apply_delta(before, delta)
+    assert doc.clocks == other.clocks
+    assert doc.meta == {"pinned": True, "description": "here", "sizeLimit": 9}
+    assert doc.holds(sent)
+    assert doc.holds(back)
+    assert doc.apply_state(sent) == ()
+    doc.check()
+
+
+def test_a_document_without_a_delete_does_not_hold_the_state_that_has_it():
+    doc = doc_with("one\n", "two\n", "three\n")
+    before = SlotDoc.load(OTHER, doc.state())
+    doc.edit((Splice(0, 4, ""),), {})
+    first = SlotDoc.load(OTHER, doc.state())
+    doc.edit((Splice(4, 10, ""),), {})
+    state = doc.state()
+
+    assert [one.holds(state) for one in (before, first, doc)] == [False, False, True]
+    assert doc.holds(before.state())
+    assert before.clocks == first.clocks == doc.clocks
+    assert SlotDoc(OTHER).holds(update())
+
+
+def test_touching_deletes_of_a_state_count_as_one():
+    doc = doc_with("one\n", "two\n", "three\n")
+    doc.edit((Splice(0, 8, ""),), {})
+    struct = text("one\ntwo\nthree\n", root="content")
+    parts = [[(0, 4), (4, 4)], [(0, 6), (2, 6)], [(1, 2), (0, 8)]]
+
+    for ranges in parts:
+        assert doc.holds(update((OWN, 0, [struct]), deletes=[(OWN, ranges)]))
+    beyond = update((OWN, 0, [struct]), deletes=[(OWN, [(0, 9)])])
+    assert not doc.holds(beyond)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"", "update-malformed"),
+        (update((OTHER, 1, [text("x\n", root="content")])), "update-clock"),
+        (update((OTHER, 0, [text("x\n", origin=(OWN, 3))])), "update-origin"),
+        (update(deletes=[(OWN, [(0, 1)])]), "update-delete"),
+        (update((OTHER, 0, [text("x\n", root="other")])), "update-root"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["apply_state", "holds"])
+def test_a_refused_state_changes_nothing(verb, sent, code):
+    doc = doc_with("one\n")
+    before = known_of(doc)
+    with pytest.raises(UpdateRejectedError) as raised:
+        getattr(doc, verb)(sent)
+
+    assert raised.value.code == code
+    assert known_of(doc) == before
+    doc.check()

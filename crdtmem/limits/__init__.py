@@ -1,0 +1,14 @@
+"""Every bound and default of crdtmem: name, unit, value, reason.
+
+Nothing waits or grows without a bound, and every bound stands here. The last word of
+a name is its unit. Where a user may set another value, the caller passes it in; this
+package is never changed at run time.
+"""
+
+from crdtmem.limits import local, sync
+from crdtmem.limits.local import *  # noqa: F403 - all bounds, under one name
+from crdtmem.limits.sync import *  # noqa: F403 - as above
+
+__all__: list[str] = []
+__all__ += local.__all__
+__all__ += sync.__all__

@@ -19,7 +19,7 @@ from crdtmem.doc.blame import (
     replace_author,
 )
 from crdtmem.doc.delta import apply_delta, decode_delta
-from crdtmem.doc.slot_doc import SlotDoc, genesis_id_of
+from crdtmem.doc.slot_doc import SlotDoc
 from crdtmem.doc.trace import Trace
 from crdtmem.errors import DocError
 from crdtmem.protocol.records import client_id
@@ -34,11 +34,16 @@ from crdtmem.store.log import (
     targets_of,
 )
 from crdtmem.store.rows import EntryRow, LogRow
+from crdtmem.updates import scan_genesis
 
 __all__ = [
+    "NO_REPLICA",
+    "Genesis",
     "blame_of",
     "catch_up",
+    "intact_checkpoint",
     "load_doc",
+    "replayed",
     "squash",
     "trace_from",
     "writer_id",
@@ -65,18 +70,19 @@ def load_doc(
         UpdateRejectedError: If the scanner refuses one.
 
     """
-    checkpoint = _intact_checkpoint(connection, doc)
+    checkpoint = intact_checkpoint(connection, doc)
     document = SlotDoc.load(writer_id(replica), checkpoint.state)
     if document.file != checkpoint.file:
         raise DocError("the checkpoint's text differs from its state")
     rows = log_of(connection, doc, after=checkpoint.lsn, until=until)
-    return catch_up(document, rows, checkpoint.namespace, checkpoint.name)
+    return catch_up(document, rows)
 
 
-def catch_up(
-    document: SlotDoc, rows: list[LogRow], namespace: str, label: str
-) -> SlotDoc:
+def catch_up(document: SlotDoc, rows: list[LogRow]) -> SlotDoc:
     """Apply logged rows to a slot's document and return it.
+
+    That the client id of a first text is its own was seen when it came: it may follow
+    from what the project is called on another machine, which no row says.
 
     Raises:
         DocError: If a row is damaged.
@@ -92,7 +98,7 @@ def catch_up(
             continue
         document.replay(pending)
         pending.clear()
-        found = document.apply_genesis(row.content, namespace=namespace, label=label)
+        found = document.replay_genesis(row.content)
         if found != decode_delta(row.delta):
             raise DocError(f"record {row.lsn} changes another text")
     document.replay(pending)
@@ -115,7 +121,7 @@ def squash(connection: apsw.Connection, doc: int, replica: bytes, until: int) ->
         return
     document = load_doc(connection, doc, replica, until=until)
     document.check()
-    runs, genesis, file = _replayed(checkpoint, rows)
+    runs, genesis, file = replayed(checkpoint, rows)
     if file != document.file:
         raise DocError("the records change another text than they say")
     if any(row.replica_seq is None for row in rows):
@@ -141,9 +147,9 @@ def blame_of(connection: apsw.Connection, doc: int) -> list[Run]:
         DocError: If the checkpoint or a row is damaged.
 
     """
-    checkpoint = _intact_checkpoint(connection, doc)
+    checkpoint = intact_checkpoint(connection, doc)
     rows = log_of(connection, doc, after=checkpoint.lsn)
-    runs, genesis, _ = _replayed(checkpoint, rows)
+    runs, genesis, _ = replayed(checkpoint, rows)
     for first, (at_ms, replica, lane) in genesis.items():
         author = Author(lane, at_ms, bytes.fromhex(replica))
         runs = replace_author(runs, _placeholder(first), author)
@@ -167,7 +173,13 @@ def trace_from(connection: apsw.Connection, doc: int, entry: EntryRow) -> Trace:
     return trace
 
 
-def _intact_checkpoint(connection: apsw.Connection, doc: int) -> Checkpoint:
+def intact_checkpoint(connection: apsw.Connection, doc: int) -> Checkpoint:
+    """Return what stands behind a doc's rows.
+
+    Raises:
+        DocError: If it is not what was saved.
+
+    """
     checkpoint = load_checkpoint(connection, doc)
     if checkpoint.digest != checkpoint.expected_digest:
         raise DocError("the checkpoint is damaged")
@@ -178,7 +190,7 @@ Genesis = dict[int, tuple[int, str, str]]
 """Client id of a first text to its author: at_ms, replica in hex, lane."""
 
 
-def _replayed(
+def replayed(
     checkpoint: Checkpoint, rows: list[LogRow]
 ) -> tuple[list[Run], Genesis, str]:
     """Return runs and text after some rows, first texts still under their client ids.
@@ -197,9 +209,7 @@ def _replayed(
         delta = decode_delta(row.delta)
         author = Author(row.lane, row.at_ms, row.replica)
         if row.is_genesis:
-            first = genesis_id_of(
-                row.content, namespace=checkpoint.namespace, label=checkpoint.name
-            )
+            first, _ = scan_genesis(row.content, state={})
             claim = (row.at_ms, row.replica.hex(), row.lane)
             genesis[first] = min(genesis.get(first, claim), claim)
             author = _placeholder(first)

@@ -14,16 +14,14 @@ import apsw
 
 from crdtmem.errors import RemoteProtocolError
 from crdtmem.protocol.envelopes import (
-    UndoTarget,
     UpdateEnvelope,
-    Write,
     decode_envelope,
     encode_envelope,
-    undo_note,
 )
 from crdtmem.protocol.records import DocKind, RecordKind
-from crdtmem.store.inbox import Inbox, Incoming, set_aside
-from crdtmem.store.log import targets_of
+from crdtmem.store.inbox import REFUSALS, Inbox, Incoming
+from crdtmem.store.log import advance_stream
+from crdtmem.store.records import write_of
 from crdtmem.store.rows import LogRow
 from crdtmem.store.store import Store
 from crdtmem.store.write import Transaction
@@ -70,7 +68,10 @@ def outgoing(store: Store, namespace: str, *, after: int = 0) -> list[Record]:
             " ORDER BY log.lsn",
             {"after": after, "namespace": namespace},
         )
-        return [_record(connection, LogRow(*row[:-1]), str(row[-1])) for row in rows]
+        return [
+            _record(connection, LogRow(*row[:-1]), namespace, str(row[-1]))
+            for row in rows
+        ]
 
 
 def needing_state(store: Store, namespace: str) -> list[str]:
@@ -101,11 +102,16 @@ def receive(store: Store, namespace: str, records: Sequence[Record]) -> int:
         for record in fresh:
             if record.envelope.doc_kind != DocKind.SLOT:
                 # Of a later version, or wrong; kept, and no slot of that name is meant.
-                set_aside(transaction, 0, record, "doc-kind")
+                _set_aside(transaction, 0, record, "doc-kind")
                 continue
             by_name.setdefault(record.envelope.name, []).append(record)
         for name, batch in by_name.items():
-            Inbox(transaction, store, namespace, name).take(batch)
+            inbox = Inbox(transaction, store, namespace, name)
+            try:
+                inbox.take(batch)
+            except REFUSALS as exc:
+                for record in batch:
+                    _set_aside(transaction, inbox.doc, record, exc.code)
         return len(fresh)
 
 
@@ -124,35 +130,15 @@ def _seal(connection: apsw.Connection, namespace: str) -> None:
             "UPDATE log SET replica_seq = :seq, place = 0 WHERE lsn = :lsn",
             {"seq": seq, "lsn": lsn},
         )
-        _advance_stream(connection, namespace, replica, seq)
+        advance_stream(connection, namespace, replica, seq)
 
 
-def _record(connection: apsw.Connection, row: LogRow, name: str) -> Record:
-    write = Write(
-        is_genesis=bool(row.is_genesis),
-        counter=0,
-        lane=row.lane,
-        at_ms=row.at_ms,
-        op=row.operation,
-        update=row.content,
-        note=_note(connection, row),
-    )
-    envelope = encode_envelope(UpdateEnvelope(DocKind.SLOT, name, (write,)))
+def _record(
+    connection: apsw.Connection, row: LogRow, namespace: str, name: str
+) -> Record:
+    writes = (write_of(connection, row, namespace),)
+    envelope = encode_envelope(UpdateEnvelope(DocKind.SLOT, name, writes))
     return Record(row.replica, row.replica_seq or 0, envelope, row.lsn)
-
-
-def _note(connection: apsw.Connection, row: LogRow) -> str | None:
-    """Name the targets of an undo by their records; None once one is squashed."""
-    targets: list[UndoTarget] = [
-        (replica, seq, place)
-        for lsn in sorted(targets_of(row) or ())
-        for replica, seq, place in connection.execute(
-            "SELECT replica, replica_seq, place FROM log WHERE lsn = :lsn",
-            {"lsn": lsn},
-        )
-    ]
-    is_whole = bool(targets) and len(targets) == len(targets_of(row) or ())
-    return undo_note(targets) if is_whole else None
 
 
 def _fresh(
@@ -170,7 +156,7 @@ def _fresh(
         envelope = cast(
             "UpdateEnvelope", decode_envelope(RecordKind.UPDATE, record.envelope)
         )
-        _advance_stream(
+        advance_stream(
             transaction.connection, namespace, record.replica, record.replica_seq
         )
         fresh.append(Incoming(record.replica, record.replica_seq, envelope))
@@ -186,10 +172,18 @@ def _last_seq(connection: apsw.Connection, namespace: str, replica: bytes) -> in
     return int(found or 0)
 
 
-def _advance_stream(
-    connection: apsw.Connection, namespace: str, replica: bytes, seq: int
-) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO stream VALUES (:namespace, :replica, :seq)",
-        {"namespace": namespace, "replica": replica, "seq": seq},
-    )
+def _set_aside(transaction: Transaction, doc: int, record: Incoming, code: str) -> None:
+    """Keep a refused record in quarantine, with the rule that it breaks."""
+    writes = cast("UpdateEnvelope", record.envelope).writes
+    for write in writes:
+        transaction.connection.execute(
+            "INSERT INTO quarantine(doc, lsn, replica, code, content, at_ms)"
+            " VALUES (:doc, 0, :replica, :code, :content, :now)",
+            {
+                "doc": doc,
+                "replica": record.replica,
+                "code": code,
+                "content": write.update,
+                "now": transaction.now_ms,
+            },
+        )

@@ -18,7 +18,12 @@ from crdtmem.store.audit import lanes_of
 from crdtmem.store.documents import load_doc
 from crdtmem.store.history import entries_of
 from crdtmem.store.inbox import SHOWN_LANES
-from crdtmem.store.log import Checkpoint, load_checkpoint, log_of
+from crdtmem.store.log import (
+    WITHIN_STATE,
+    Checkpoint,
+    load_checkpoint,
+    log_of,
+)
 from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, SlotRow
 from crdtmem.store.write import with_meta
 
@@ -238,6 +243,8 @@ def _number_problems(connection: apsw.Connection, row: SlotRow) -> Iterator[str]
         if record.replica_seq is None or record.place is None:
             if record.replica_seq != record.place:
                 yield f"record {record.lsn} has half of its number"
+            continue
+        if record.place == WITHIN_STATE:
             continue
         number = record.replica_seq, record.place
         if number <= sealed.get(record.replica, (0, -1)):

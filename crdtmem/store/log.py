@@ -14,7 +14,9 @@ from crdtmem.errors import DocError
 from crdtmem.store.rows import LogRow
 
 __all__ = [
+    "WITHIN_STATE",
     "Checkpoint",
+    "advance_stream",
     "append_row",
     "checkpoint_lsn",
     "count_rows",
@@ -33,6 +35,12 @@ __all__ = [
 
 
 DIGEST_BYTES = 16
+
+WITHIN_STATE = -1
+"""The place of a write that went up within a state, whose number it then has.
+
+Nobody can name it as the target of an undo.
+"""
 
 
 class Checkpoint(NamedTuple):
@@ -199,12 +207,26 @@ def mark_unsealed(connection: apsw.Connection, doc: int) -> None:
 def first_unsealed(connection: apsw.Connection, doc: int, namespace: str) -> int | None:
     """Return the oldest step of a doc that others still wait for, if there are others.
 
-    A namespace of which nothing was ever sealed has none: whoever joins it later gets
+    It has no number yet, or the relay of a linked namespace has not acknowledged it. A
+    namespace of which nothing was ever sealed has none: whoever joins it later gets
     states.
     """
     found = connection.execute(
-        "SELECT min(lsn) FROM log WHERE doc = :doc AND replica_seq IS NULL"
+        "SELECT min(lsn) FROM log WHERE doc = :doc AND (replica_seq IS NULL"
+        " OR EXISTS (SELECT 1 FROM link WHERE link.namespace = :namespace"
+        " AND link.replica = log.replica AND log.replica_seq > link.acked_seq))"
         " AND EXISTS (SELECT 1 FROM stream WHERE namespace = :namespace)",
         {"doc": doc, "namespace": namespace},
     ).get
     return None if found is None else int(found)
+
+
+def advance_stream(
+    connection: apsw.Connection, namespace: str, replica: bytes, seq: int
+) -> None:
+    """Note how far a replica's stream has been sealed or received; never back."""
+    connection.execute(
+        "INSERT INTO stream VALUES (:namespace, :replica, :seq)"
+        " ON CONFLICT DO UPDATE SET max_seq = max(max_seq, :seq)",
+        {"namespace": namespace, "replica": replica, "seq": seq},
+    )

@@ -177,7 +177,7 @@ def _catch_up(
                 "SELECT * FROM log WHERE lsn = :lsn", {"lsn": lsn}
             ).fetchall()
             found = [LogRow(*row) for row in rows]
-            catch_up(document, found, checkpoint.namespace, checkpoint.name)
+            catch_up(document, found)
             document.check()
         except DAMAGE:
             return int(lsn)

@@ -163,7 +163,100 @@ CREATE TABLE quarantine(
 ) STRICT;
 """
 
-MIGRATIONS = (VERSION_1,)
+VERSION_2 = """
+-- Where a namespace is synced: one relay at a time. The cursor is the place in the
+-- relay's log up to which its records have been applied here, in the same transaction.
+-- `sealed_seq` and `acked_seq` count this replica's own stream of records; up to
+-- `sealed_lsn` the log has nothing to seal but in docs that are blocked. From the step
+-- `rebase_due` on, own writes must be written anew under other ids; 0 for none.
+CREATE TABLE link(
+    link INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL UNIQUE,
+    remote TEXT NOT NULL,
+    url TEXT NOT NULL,
+    token_file TEXT NOT NULL,
+    options TEXT NOT NULL,
+    relay_id BLOB NOT NULL DEFAULT x'',
+    epoch BLOB NOT NULL DEFAULT x'',
+    cursor_seq INTEGER NOT NULL DEFAULT 0,
+    cursor_chain BLOB NOT NULL DEFAULT x'',
+    replica BLOB NOT NULL,
+    sealed_seq INTEGER NOT NULL DEFAULT 0,
+    sealed_lsn INTEGER NOT NULL DEFAULT 0,
+    acked_seq INTEGER NOT NULL DEFAULT 0,
+    acked_id BLOB NOT NULL DEFAULT x'',
+    rebase_due INTEGER NOT NULL DEFAULT 0,
+    skipped INTEGER NOT NULL DEFAULT 0,
+    alarms TEXT NOT NULL DEFAULT '[]',
+    status TEXT NOT NULL DEFAULT '{}',
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+-- Own records in the order of their stream, sealed once and sent byte for byte until
+-- the relay has them; `record` is null once it is acknowledged, and the row goes when
+-- its seq has come by.
+CREATE TABLE outbox(
+    link INTEGER NOT NULL REFERENCES link,
+    replica_seq INTEGER NOT NULL,
+    doc INTEGER NOT NULL REFERENCES doc,
+    kind INTEGER NOT NULL,
+    record_id BLOB NOT NULL,
+    record BLOB,
+    PRIMARY KEY(link, replica_seq)
+) STRICT, WITHOUT ROWID;
+
+-- The newest records that came by, whoever wrote them; nothing is applied twice.
+CREATE TABLE sync_seen(
+    link INTEGER NOT NULL REFERENCES link,
+    seq INTEGER NOT NULL,
+    record_id BLOB NOT NULL,
+    doc_tag BLOB NOT NULL,
+    PRIMARY KEY(link, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sync_seen_id ON sync_seen(link, record_id);
+
+CREATE TABLE chain_sample(
+    link INTEGER NOT NULL REFERENCES link,
+    seq INTEGER NOT NULL,
+    chain BLOB NOT NULL,
+    PRIMARY KEY(link, seq)
+) STRICT, WITHOUT ROWID;
+
+-- What sync knows of a doc. With `state_needed` others can have it only as a state;
+-- `blocked` is why the relay does not take it; from `held_from` on what came waits.
+CREATE TABLE sync_doc(
+    link INTEGER NOT NULL REFERENCES link,
+    doc INTEGER NOT NULL REFERENCES doc,
+    doc_tag BLOB NOT NULL,
+    last_seq INTEGER NOT NULL DEFAULT 0,
+    snap_seq INTEGER NOT NULL DEFAULT 0,
+    snap_size INTEGER NOT NULL DEFAULT 0,
+    live_bytes INTEGER NOT NULL DEFAULT 0,
+    live_records INTEGER NOT NULL DEFAULT 0,
+    state_needed INTEGER NOT NULL DEFAULT 0,
+    blocked TEXT NOT NULL DEFAULT '',
+    held_from INTEGER,
+    PRIMARY KEY(link, doc)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sync_doc_tag ON sync_doc(link, doc_tag);
+CREATE INDEX sync_doc_state_needed ON sync_doc(link, doc) WHERE state_needed;
+CREATE INDEX sync_doc_blocked ON sync_doc(link, doc) WHERE blocked != '';
+
+-- Records of docs that are held: the one that was refused, with its code, and those
+-- that came behind it, with none.
+CREATE TABLE held(
+    link INTEGER NOT NULL REFERENCES link,
+    seq INTEGER NOT NULL,
+    doc INTEGER NOT NULL,
+    record_id BLOB NOT NULL,
+    code TEXT NOT NULL,
+    record BLOB NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY(link, seq)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS = (VERSION_1, VERSION_2)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -402,7 +402,7 @@ class Transaction:
             # A row that fails leaves the document between two states.
             self.edited.add(row.doc)
             rows = log_of(self.connection, row.doc, after=cached[0])
-            document = catch_up(cached[1], rows, row.namespace, row.label)
+            document = catch_up(cached[1], rows)
         self._store.docs[row.doc] = row.lsn, document
         return document
 

@@ -8,6 +8,7 @@ from crdtmem.doc.delta import Splice
 from crdtmem.errors import InvalidArgumentError, StoreClosedError
 from crdtmem.store.backup import backup, compact
 from crdtmem.store.log import count_rows
+from crdtmem.store.schema import MIGRATIONS
 from crdtmem.store.slots import find_slot, quarantine_slot
 from crdtmem.store.store import Store
 from crdtmem.store.write import Change
@@ -162,7 +163,7 @@ def test_the_file_is_written_anew_once_a_quarter_of_it_is_free(store):
     with store.reading() as connection:
         assert connection.pragma("freelist_count") == 0
         assert connection.pragma("application_id") == 0x63724D31
-        assert connection.pragma("user_version") == 1
+        assert connection.pragma("user_version") == len(MIGRATIONS)
     assert store.path.stat().st_size < long_bytes
 
 

@@ -191,9 +191,9 @@ def test_a_record_that_no_scanner_sees_through_is_not_squashed(store):
 def test_rows_are_applied_in_log_order(store):
     append(store, "plan", "one", "é", "three")
     _, rows = kept(store)
-    document = catch_up(SlotDoc(writer_id(FOREIGN)), rows, NAMESPACE, "plan")
+    document = catch_up(SlotDoc(writer_id(FOREIGN)), rows)
     with pytest.raises(UpdateRejectedError) as raised:
-        catch_up(SlotDoc(writer_id(FOREIGN)), rows[::-1], NAMESPACE, "plan")
+        catch_up(SlotDoc(writer_id(FOREIGN)), rows[::-1])
 
     assert document.file == "one\né\nthree\n"
     document.check()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from crdtmem.doc.slot_doc import genesis_update
+from crdtmem.errors import UpdateRejectedError
 from crdtmem.protocol.envelopes import (
     UpdateEnvelope,
     Write,
@@ -20,7 +21,10 @@ from crdtmem.store.exchange import (
     outgoing,
     receive,
 )
+from crdtmem.store.inbox import Inbox, Incoming
+from crdtmem.store.states import make_state
 from crdtmem.store.store import Store
+from tests.store.relayed import envelope_of
 from tests.store.writes import (
     FOREIGN,
     FOREIGN_CLIENT,
@@ -356,3 +360,101 @@ def test_a_record_of_another_kind_of_doc_touches_no_slot(store):
     assert receive(store, NAMESPACE, [Record(FOREIGN, 1, envelope, 0)]) == 1
     assert texts(store) == {"plan": "mine\n"}
     assert quarantined(store) == [("doc-kind", b"\0\0")]
+
+
+def batch_of(*writes):
+    return [
+        Incoming(FOREIGN, seq, envelope_of(one)) for seq, one in enumerate(writes, 1)
+    ]
+
+
+def inbox_of(store, transaction):
+    return Inbox(transaction, store, NAMESPACE, "plan")
+
+
+@pytest.mark.parametrize("bad", range(6))
+def test_the_records_before_the_first_refused_one_fit(store, bad):
+    append(store, "plan", "mine")
+    writes = [behind(store, clock=2 * number) for number in range(6)]
+    writes[bad] = behind(store, clock=99)
+    before = known_of(store)
+    with store.writing() as transaction:
+        inbox = inbox_of(store, transaction)
+        batch = batch_of(*writes)
+        with pytest.raises(UpdateRejectedError):
+            inbox.take(batch)
+        found = inbox.fitting(batch)
+    after = known_of(store)
+    with store.writing() as transaction:
+        taken = inbox_of(store, transaction).take(batch[:bad])
+
+    assert (found, after, taken) == ((bad, "update-clock"), before, bad)
+    assert texts(store) == {"plan": "mine\n" + "x\n" * bad}
+
+
+def test_all_records_of_a_good_batch_fit(store):
+    append(store, "plan", "mine")
+    before = known_of(store)
+    with store.writing() as transaction:
+        found = inbox_of(store, transaction).fitting(batch_of(behind(store)))
+
+    assert (found, known_of(store)) == ((1, ""), before)
+
+
+def test_a_check_that_fails_at_the_end_is_traced_to_its_record(store):
+    append(store, "plan", "a🎉b")
+    writes = [
+        update((FOREIGN_CLIENT, 0, [text("x\n", origin=(own_client(store), 4))])),
+        update(deletes=[(own_client(store), [(1, 1)])]),
+        update((FOREIGN_CLIENT, 2, [text("y\n", origin=(FOREIGN_CLIENT, 1))])),
+    ]
+    with store.writing() as transaction:
+        found = inbox_of(store, transaction).fitting(batch_of(*writes))
+
+    assert found == (1, "doc-error")
+
+
+@pytest.mark.requirement("P6")
+def test_a_batch_of_writes_and_a_state_between_them_makes_one_rev(store, tmp_path):
+    other = Store(tmp_path / "other.db")
+    append(other, "plan", "theirs")
+    with other.writing() as transaction:
+        state = make_state(transaction, 1)
+    other.close()
+    receive(store, NAMESPACE, [record(NEW)])
+    first = update((FOREIGN_CLIENT, 4, [text("1\n", origin=(FOREIGN_CLIENT, 3))]))
+    last = update((FOREIGN_CLIENT, 6, [text("2\n", origin=(FOREIGN_CLIENT, 5))]))
+    batch = [
+        Incoming(FOREIGN, 2, envelope_of(first)),
+        Incoming(FOREIGN, 3, state),
+        Incoming(FOREIGN, 4, envelope_of(last)),
+    ]
+    with store.writing() as transaction:
+        taken = inbox_of(store, transaction).take(batch)
+    row, (entry,) = slot(store, "plan"), entries(store, "plan")
+
+    assert (taken, row.rev, row.lane) == (3, 1, "a, x")
+    assert sorted(row.file.splitlines()) == ["1", "2", "new", "theirs"]
+    assert (entry.file, entry.first_lsn, entry.lsn) == ("new\n", 2, 4)
+    # Only what came behind the state is still a row of the log.
+    assert [one.lsn for one in log(store, "plan")] == [4]
+    assert value(store, "SELECT state_lsn FROM doc") == 3
+    with store.writing() as transaction:
+        store.docs.clear()
+        transaction.document(row).check()
+
+
+def test_a_write_of_another_under_our_own_ids_is_taken_only_if_it_is_new(store):
+    append(store, "plan", "mine")
+    own = own_client(store)
+    me = value(store, "SELECT replica FROM store")
+    other = envelope_of(update((own, 0, [text("ours\n", root="content")])))
+    new = envelope_of(update((own, 5, [text("more\n", origin=(own, 4))])))
+    with store.writing() as transaction:
+        inbox = inbox_of(store, transaction)
+        with pytest.raises(UpdateRejectedError) as raised:
+            inbox.take([Incoming(me, 1, other, is_fork=True)])
+        taken = inbox.take([Incoming(me, 2, new, is_fork=True)])
+
+    assert raised.value.code == "update-client"
+    assert (taken, texts(store)) == (1, {"plan": "mine\nmore\n"})

@@ -105,6 +105,12 @@ def test_a_number_that_cannot_be_is_found(sealed, change, message):
     assert problem.message.endswith(message)
 
 
+def test_a_record_that_went_up_within_a_state_has_no_place(sealed):
+    damage(sealed, "UPDATE log SET replica_seq = 1, place = -1 WHERE lsn = 2")
+
+    assert inspect(sealed) == []
+
+
 def test_a_row_without_its_audit_is_sound_once_that_is_pruned(store):
     append(store, "plan", "one")
     append(store, "other", "one")

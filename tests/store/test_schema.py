@@ -13,19 +13,25 @@ from crdtmem.errors import (
 from crdtmem.store import schema
 from crdtmem.store.schema import APPLICATION_ID, MIGRATIONS, is_current, migrate
 from crdtmem.store.store import Store
-from tests.store.writes import append, contents_of, texts, value
+from tests.store.writes import append, contents_of, log, texts, value
 
 TABLES = {
     "audit",
+    "chain_sample",
     "doc",
+    "held",
     "history",
+    "link",
     "log",
+    "outbox",
     "quarantine",
     "request",
     "seen",
     "slot",
     "store",
     "stream",
+    "sync_doc",
+    "sync_seen",
 }
 MADE: dict[str, Any] = {
     "replica": b"r" * 16,
@@ -149,6 +155,23 @@ def test_an_older_store_becomes_a_newer_one_and_keeps_what_it_holds(
     assert value(newer, "SELECT count(*) FROM later") == 0
     assert value(newer, "SELECT replica FROM store") == replica
     assert texts(newer) == {"plan": "one\n"}
+    newer.close()
+
+
+def test_a_store_of_the_first_version_gets_the_tables_of_sync(folder, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
+    store = Store(folder / "store.db")
+    append(store, "plan", "one")
+    before = value(store, "PRAGMA user_version"), log(store, "plan")
+    store.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS)
+    newer = Store(folder / "store.db")
+
+    assert before == (1, log(newer, "plan"))
+    assert value(newer, "PRAGMA user_version") == 2
+    assert value(newer, "SELECT count(*) FROM link") == 0
+    append(newer, "plan", "two")
+    assert texts(newer) == {"plan": "one\ntwo\n"}
     newer.close()
 
 

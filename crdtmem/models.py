@@ -32,17 +32,23 @@ __all__ = [
     "HistoryEntry",
     "ImportReport",
     "ImportedSlot",
+    "LeaseStatus",
     "LineRange",
     "LineSpan",
+    "LinkStatus",
     "Model",
     "ProjectInfo",
     "Scope",
     "SlotView",
     "StoreStatus",
+    "SyncAlarm",
+    "SyncFault",
+    "SyncStatus",
     "UndoResult",
     "Undone",
     "UndoneEntry",
     "Unseen",
+    "UnsentWrites",
     "Unset",
     "WriteResult",
 ]
@@ -406,6 +412,90 @@ class ProjectInfo(Model):
     updated_at: str | None
 
 
+class LeaseStatus(Model):
+    """Which process syncs the store, if any does."""
+
+    held: bool
+    pid: int | None
+    command: str | None
+    since: str | None
+
+
+class UnsentWrites(Model):
+    """What a relay does not have yet."""
+
+    writes: int
+    bytes: int
+    oldest_at: str | None
+
+
+class SyncFault(Model):
+    """What went wrong last; permanent until something is changed by hand."""
+
+    code: str
+    message: str
+    at: str
+    permanent: bool
+
+
+class SyncAlarm(Model):
+    """What must not happen, and did; stands until it is cleared."""
+
+    code: str
+    at: str
+    detail: str
+
+
+class LinkStatus(Model):
+    """A link: how far it is, and what is in its way.
+
+    Attributes:
+        local: The namespace here: a project id, or ``global``.
+        remote: What the relay calls it.
+        url: Of the relay.
+        state: Where the process that syncs it stands.
+        since: Since when.
+        cursor: Newest record of the relay that is applied here.
+        head: Newest one that was heard of.
+        lag: How many are missing.
+        unsent: What the relay does not have.
+        last_error: What went wrong last, until it goes well again.
+        last_in_sync_at: When nothing was missing on either side.
+        quarantined: Records that were refused.
+        held: Slots for which records wait.
+        blocked: Slots that the relay does not take.
+        locked: Records that wait for a key.
+        skipped: Records of kinds that this version leaves alone.
+        alarms: Oldest first.
+
+    """
+
+    local: str
+    remote: str
+    url: str
+    state: Literal["connected", "connecting", "waiting", "stopped", "no-lease"]
+    since: str | None
+    cursor: int
+    head: int
+    lag: int
+    unsent: UnsentWrites
+    last_error: SyncFault | None
+    last_in_sync_at: str | None
+    quarantined: int
+    held: tuple[str, ...]
+    blocked: tuple[str, ...]
+    locked: int
+    skipped: int
+    alarms: tuple[SyncAlarm, ...]
+
+
+class SyncStatus(Model):
+    """Who syncs the store, and how far each link is."""
+
+    lease: LeaseStatus
+    links: tuple[LinkStatus, ...]
+
+
 class StoreStatus(Model):
     """The store and the handle.
 
@@ -427,3 +517,4 @@ class StoreStatus(Model):
     history_keep: int
     read_only: bool
     warnings: tuple[str, ...]
+    sync: SyncStatus

@@ -1,12 +1,27 @@
 """Where the store is, what it holds, and what its user should know."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 from crdtmem.headroom import warning_for
-from crdtmem.models import Scope, StoreStatus
+from crdtmem.models import (
+    LeaseStatus,
+    LinkStatus,
+    Scope,
+    StoreStatus,
+    SyncAlarm,
+    SyncFault,
+    SyncStatus,
+    UnsentWrites,
+)
 from crdtmem.scope import namespace_of
 from crdtmem.session import Session
 from crdtmem.store.about import about_store, store_figures
 from crdtmem.store.connection import Connection
+from crdtmem.store.link_status import LinkReport, has_links, link_reports
 from crdtmem.store.slots import slots_of
+from crdtmem.views import iso_time
 
 __all__ = ["SCHEMA_VERSION", "store_status"]
 
@@ -21,6 +36,7 @@ def store_status(session: Session) -> StoreStatus:
         figures = store_figures(connection)
         about = about_store(connection, str(store.path))
         slots, warnings = _slots(session, connection)
+        sync = _sync(store.path, connection)
     wal = store.path.with_name(store.path.name + "-wal")
     return StoreStatus(
         path=str(store.path),
@@ -37,7 +53,8 @@ def store_status(session: Session) -> StoreStatus:
         wal_bytes=wal.stat().st_size if wal.exists() else 0,
         history_keep=about.history_keep,
         read_only=store.read_only,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_sync_warnings(sync)),
+        sync=sync,
     )
 
 
@@ -57,3 +74,83 @@ def _slots(session: Session, connection: Connection) -> tuple[int, list[str]]:
             if text is not None:
                 warnings.append(f"slot {row.label!r}: {text}")
     return count, warnings
+
+
+def _sync(path: Path, connection: Connection) -> SyncStatus:
+    """Return how sync stands; looks at the lease only if there is a link."""
+    if not has_links(connection):
+        nobody = LeaseStatus(held=False, pid=None, command=None, since=None)
+        return SyncStatus(lease=nobody, links=())
+    from crdtmem.store.lease import (  # noqa: PLC0415 - only for stores with links
+        lease_path_for,
+        lease_state,
+    )
+
+    is_held, holder = lease_state(lease_path_for(path))
+    lease = LeaseStatus(
+        held=is_held,
+        pid=holder.pid if holder else None,
+        command=holder.command if holder else None,
+        since=holder.since if holder else None,
+    )
+    reports = link_reports(connection)
+    links = tuple(_link(report, is_held=is_held) for report in reports)
+    return SyncStatus(lease=lease, links=links)
+
+
+def _link(report: LinkReport, *, is_held: bool) -> LinkStatus:
+    link, notes, unsent = report.link, report.notes, report.unsent
+    fault = notes.get("fault")
+    # What a process noted before it ended is history, and what it heard still stands.
+    noted: Any = notes.get("state", "connecting")
+    head = max(notes.get("head", 0), link.cursor.seq)
+    return LinkStatus(
+        local=link.namespace,
+        remote=link.remote,
+        url=link.url,
+        state=noted if is_held else "no-lease",
+        since=_time(notes.get("since_ms")) if is_held else None,
+        cursor=link.cursor.seq,
+        head=head,
+        lag=head - link.cursor.seq,
+        unsent=UnsentWrites(
+            writes=unsent.writes,
+            bytes=unsent.size_bytes,
+            oldest_at=_time(unsent.oldest_at_ms),
+        ),
+        last_error=None
+        if fault is None
+        else SyncFault(
+            code=fault["code"],
+            message=fault["message"],
+            at=iso_time(fault["at_ms"]),
+            permanent=fault["permanent"],
+        ),
+        last_in_sync_at=_time(notes.get("in_sync_ms")),
+        quarantined=report.quarantined,
+        held=report.held,
+        blocked=report.blocked,
+        locked=report.locked,
+        skipped=link.skipped,
+        alarms=tuple(
+            SyncAlarm(code=a.code, at=iso_time(a.at_ms), detail=a.detail)
+            for a in link.alarms
+        ),
+    )
+
+
+def _sync_warnings(sync: SyncStatus) -> Iterator[str]:
+    for link in sync.links:
+        where = f"sync of {link.local!r}"
+        for alarm in link.alarms:
+            yield f"{where}: alarm {alarm.code} ({alarm.detail})"
+        if link.last_error is not None and link.last_error.permanent:
+            yield f"{where}: {link.last_error.message}"
+        for label in link.held:
+            yield f"{where}: records wait for slot {label!r}"
+        for label in link.blocked:
+            yield f"{where}: the relay does not take slot {label!r}"
+
+
+def _time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else iso_time(at_ms)

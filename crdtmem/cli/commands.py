@@ -287,6 +287,51 @@ _STORE = (
     ),
 )
 
+_SYNC = (
+    Command(
+        "sync",
+        "Keep the memory in step with a relay",
+        "sync",
+        "read",
+        arguments=(
+            Argument("action", choices=("link", "unlink", "start", "once", "status")),
+            Argument("url", is_required=False),
+        ),
+        options=(
+            Option(("--namespace",), "link: what the relay calls it."),
+            Option(
+                ("--local",), "link, unlink: a project id or 'global' (the project's)."
+            ),
+            Option(("--token-file",), "link: the file that holds the token."),
+            Option(
+                ("--on-overlap",),
+                "link: what becomes of slots with other texts there (refuse).",
+                "choice",
+                choices=("refuse", "merge", "rename"),
+            ),
+            Option(("--force",), "unlink: also while writes are unsent.", "flag"),
+            Option(("--timeout",), "once: so many seconds at most (60).", "seconds"),
+            Option(("--clear-alarms",), "status: forget the alarms.", "flag"),
+            _PROGRESS,
+        ),
+        more="link [URL] looks at the relay and links the project's slots to it, unlink"
+        " ends that, start syncs until it is stopped, once until nothing is missing on"
+        " either side, status shows how far it is. The token is read from the file, or"
+        " from CRDTMEM_RELAY_TOKEN.",
+    ),
+)
+
+_RELAY = (
+    Command(
+        "relay",
+        "Run a relay, or look after one",
+        "relay",
+        "none",
+        arguments=(Argument("words", is_required=False, is_many=True),),
+        is_passed_on=True,
+    ),
+)
+
 _SETTINGS = (
     Command(
         "init",
@@ -347,7 +392,16 @@ _SETTINGS = (
 
 COMMANDS = {
     command.name: command
-    for group in (QUICK_COMMANDS, _WATCHING, _WRITING, _HISTORY, _STORE, _SETTINGS)
+    for group in (
+        QUICK_COMMANDS,
+        _WATCHING,
+        _WRITING,
+        _HISTORY,
+        _STORE,
+        _SYNC,
+        _RELAY,
+        _SETTINGS,
+    )
     for command in group
 }
 """Every command by its name, in the order of the help."""

@@ -130,6 +130,7 @@ class Command(NamedTuple):
         options: Its own, without the global ones.
         is_text: Whether its arguments are free text, so that only exact names of
             options are options.
+        is_passed_on: Whether it reads all that stands behind its name by itself.
         more: What the long help says after the short one.
 
     """
@@ -141,6 +142,7 @@ class Command(NamedTuple):
     arguments: tuple[Argument, ...] = ()
     options: tuple[Option, ...] = ()
     is_text: bool = False
+    is_passed_on: bool = False
     more: str = ""
 
     @property

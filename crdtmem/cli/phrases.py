@@ -2,7 +2,15 @@
 
 from collections.abc import Sequence
 
-from crdtmem.models import UNSET, Change, Commit, Headroom, Unset, WriteResult
+from crdtmem.models import (
+    UNSET,
+    Change,
+    Commit,
+    Headroom,
+    LinkStatus,
+    Unset,
+    WriteResult,
+)
 
 __all__ = [
     "bar",
@@ -11,6 +19,7 @@ __all__ = [
     "commits_phrase",
     "grouped",
     "headroom_phrase",
+    "link_phrase",
     "outline",
     "plural",
     "setting_phrase",
@@ -49,6 +58,13 @@ def headroom_phrase(label: str, headroom: Headroom) -> str:
 def warning_of(headroom: Headroom) -> str:
     """Return the slot's warning, or nothing."""
     return "" if isinstance(headroom.warning, Unset) else headroom.warning
+
+
+def link_phrase(link: LinkStatus) -> str:
+    """Return how a link stands: ``demo: connected, 0 to come, 2 writes to send``."""
+    unsent = plural(link.unsent.writes, "write")
+    state = "nobody syncs it now" if link.state == "no-lease" else link.state
+    return f"{link.local}: {state}, {link.lag:,} to come, {unsent} to send"
 
 
 def bar(pct_used: int) -> str:

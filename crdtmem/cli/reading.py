@@ -7,6 +7,7 @@ from crdtmem.cli.phrases import (
     change_line,
     columns,
     grouped,
+    link_phrase,
     outline as outline_of,
     setting_phrase,
     warning_of,
@@ -99,6 +100,7 @@ def status(call: Call) -> None:
         ("bytes", f"{found.bytes:,} and {found.wal_bytes:,} in the log", ""),
         ("history kept", str(found.history_keep), ""),
         ("schema", str(found.schema), ""),
+        *(("sync", link_phrase(link), "") for link in found.sync.links),
     ]
     for line in columns(rows):
         call.out.line(line)

@@ -20,7 +20,7 @@ from crdtmem.config.files import (
     read_project_text,
     read_user_text,
 )
-from crdtmem.config.keys import known_key, shown
+from crdtmem.config.keys import check_may_be_kept, known_key, shown
 from crdtmem.config.places import PROJECT_FILE
 from crdtmem.config.statements import (
     Statement,
@@ -62,6 +62,7 @@ def set_user_value(path: Path, key: str, text: str) -> None:
 
     """
     row = known_key(key)
+    check_may_be_kept(row)
     raw = row.read(text)
     row.parse(raw, key)
     if _SURROGATE.search(text):

@@ -34,6 +34,8 @@ __all__ = [
     "KEYS",
     "VARIABLES_OF_CONDENSE",
     "Key",
+    "Secret",
+    "check_may_be_kept",
     "known_key",
     "shown",
     "unknown_key",
@@ -43,6 +45,8 @@ __all__ = [
 VARIABLES_OF_CONDENSE = frozenset({"CRDTMEM_PASS_ID", "CRDTMEM_SLOT"})
 
 _SHOWN_CHARS = 80
+_RELAY_URL = r"wss?://[^\s/?#@]+(/[^\s?#@]*)?"
+_TOKEN = r"[!-~]{1,512}"
 _WHOLE = r"-?[0-9]{1,18}"
 _NUMBER = r"-?[0-9]{1,18}(\.[0-9]{1,18})?"
 
@@ -64,6 +68,8 @@ class Key(NamedTuple):
         in_project: Whether a repository may set it.
         read: Takes text, of a variable or a command line, and returns a raw value.
         is_path: Whether a relative value is relative to where it stands.
+        is_private: Whether it may hold a secret: no message shows a refused value.
+        in_files: Whether a file may hold it at all, and a command line.
 
     """
 
@@ -75,6 +81,24 @@ class Key(NamedTuple):
     in_project: bool = False
     read: Callable[[str], object] = str
     is_path: bool = False
+    is_private: bool = False
+    in_files: bool = True
+
+
+class Secret:
+    """A value that is never shown; ``reveal`` is for the one who needs it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the value; it goes into no message, log line or file."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "(set)"
 
 
 def known_key(name: str) -> Key:
@@ -87,6 +111,21 @@ def known_key(name: str) -> Key:
     if name not in BY_NAME:
         raise unknown_key(name, BY_NAME, where="")
     return BY_NAME[name]
+
+
+def check_may_be_kept(key: Key) -> None:
+    """Refuse a secret that is to be written down, or was.
+
+    Raises:
+        InvalidArgumentError: If the value belongs into no file and on no command line.
+
+    """
+    if not key.in_files:
+        raise InvalidArgumentError(
+            key.name,
+            f"{key.name} is read from the environment only, as {key.variable}",
+            hint="put the token into a file of mode 0600, and set relay.token_file",
+        )
 
 
 def unknown_key(
@@ -182,6 +221,23 @@ def _labels(value: object, argument: str) -> object:
     return tuple(dict.fromkeys(parse_label(label) for label in value))
 
 
+def _relay_url(value: object, argument: str) -> object:
+    if isinstance(value, str) and re.fullmatch(_RELAY_URL, value):
+        return value.rstrip("/")
+    raise InvalidArgumentError(
+        argument,
+        f"{argument} must be wss://HOST[:PORT], without a user, a query or a fragment",
+    )
+
+
+def _token(value: object, argument: str) -> object:
+    if isinstance(value, str) and re.fullmatch(_TOKEN, value):
+        return Secret(value)
+    raise InvalidArgumentError(
+        argument, f"{argument} must be one word of at most 512 printable characters"
+    )
+
+
 def _read_whole(text: str) -> object:
     return int(text) if re.fullmatch(_WHOLE, text) else text
 
@@ -267,6 +323,27 @@ KEYS = (
         _one_of("full", "normal"),
         default="full",
         variable="CRDTMEM_DURABILITY",
+    ),
+    Key(
+        "relay.url",
+        "relay_url",
+        _relay_url,
+        variable="CRDTMEM_RELAY_URL",
+        is_private=True,
+    ),
+    Key(
+        "relay.token_file",
+        "relay_token_file",
+        _path,
+        is_path=True,
+    ),
+    Key(
+        "relay.token",
+        "relay_token",
+        _token,
+        variable="CRDTMEM_RELAY_TOKEN",
+        is_private=True,
+        in_files=False,
     ),
     Key(
         "color",

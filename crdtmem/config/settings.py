@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from crdtmem.config.keys import BY_NAME, KEYS
+from crdtmem.config.keys import BY_NAME, KEYS, Secret
 from crdtmem.config.places import (
     ProjectPlace,
     default_lane,
@@ -43,6 +43,9 @@ class Config(NamedTuple):
         busy_timeout: Seconds to wait for the write lock.
         history_keep: Past texts that a new store keeps for each slot.
         durability: Whether a write is on disk when it returns (``full``).
+        relay_url: The relay that a link goes to where none is named.
+        relay_token_file: File with the token for it.
+        relay_token: The token itself, from the environment.
         color: Whether output is coloured; ``auto``: on a terminal.
         log_file: Where to log; None: nowhere.
         project_folder: Where the project's file is, or would be.
@@ -61,6 +64,9 @@ class Config(NamedTuple):
     busy_timeout: float
     history_keep: int
     durability: Literal["full", "normal"]
+    relay_url: str | None
+    relay_token_file: Path | None
+    relay_token: Secret | None
     color: Literal["auto", "always", "never"]
     log_file: Path | None
     project_folder: Path
@@ -108,7 +114,10 @@ def load_config(
 
 
 def describe(config: Config) -> list[tuple[str, object, str]]:
-    """Return name, value and source of each setting, values as JSON types."""
+    """Return name, value and source of each setting, values as JSON types.
+
+    A secret is only told to be there.
+    """
     rows: list[tuple[str, object, str]] = []
     for key in KEYS:
         if key.name == "project.id":
@@ -119,6 +128,8 @@ def describe(config: Config) -> list[tuple[str, object, str]]:
         value: object = config.project.name if is_name else getattr(config, key.field)
         if isinstance(value, Path):
             value = os.fspath(value)
+        elif isinstance(value, Secret):
+            value = repr(value)
         elif isinstance(value, tuple):
             value = list(value)
         rows.append((key.name, value, config.sources[key.name]))

@@ -22,6 +22,7 @@ from crdtmem.config.keys import (
     BY_VARIABLE,
     VARIABLES_OF_CONDENSE,
     Key,
+    check_may_be_kept,
     shown,
     unknown_key,
 )
@@ -113,9 +114,10 @@ def from_project_file(path: str) -> Values:
     for key, raw in _rows(file):
         if not key.in_project:
             line = file.line_of(key.name)
+            instead = f"; run 'crdtmem config set {key.name} …' instead"
             raise UntrustedConfigError(
                 f"{_place(path, line)} sets '{key.name}', which only the user may set",
-                hint=f"take it out; run 'crdtmem config set {key.name} …' instead",
+                hint=f"take it out{instead if key.in_files else ''}",
                 details={"key": key.name, "file": path, "line": line},
             )
         values[key.name] = _parse_from_file(key, raw, file), "project file"
@@ -139,7 +141,7 @@ def from_environment(environ: Mapping[str, str], *, folder: str) -> Values:
             value = key.parse(raw, key.name)
         except InvalidArgumentError as exc:
             raise _invalid(
-                exc.message, key=key.name, where=variable, value=raw
+                exc.message, key=key.name, where=variable, value=_public(key, raw)
             ) from exc
         values[key.name] = _resolved(key, value, folder, environ), "environment"
     return values
@@ -180,6 +182,7 @@ def _rows(file: SettingsFile) -> Iterator[tuple[Key, object]]:
 
 def _parse_from_file(key: Key, raw: object, file: SettingsFile) -> object:
     try:
+        check_may_be_kept(key)
         return key.parse(raw, key.name)
     except InvalidArgumentError as exc:
         line = file.line_of(key.name)
@@ -189,8 +192,13 @@ def _parse_from_file(key: Key, raw: object, file: SettingsFile) -> object:
             where=_place(file.path, line),
             file=file.path,
             line=line,
-            value=raw,
+            value=_public(key, raw),
         ) from exc
+
+
+def _public(key: Key, raw: object) -> object:
+    """Return a refused value, unless it may hold a secret."""
+    return "(hidden)" if key.is_private else raw
 
 
 def _resolved(

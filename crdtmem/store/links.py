@@ -9,7 +9,7 @@ old stream is taken for the new one.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -24,7 +24,9 @@ from crdtmem.protocol.records import doc_tag
 from crdtmem.protocol.relaying import Sample
 from crdtmem.store.log import WITHIN_STATE, advance_stream
 from crdtmem.store.store import Store
-from crdtmem.store.write import Transaction
+
+if TYPE_CHECKING:
+    from crdtmem.store.write import Transaction
 
 __all__ = [
     "Alarm",
@@ -271,12 +273,12 @@ def link_at(connection: apsw.Connection, link: Link) -> Link:
     raise LinkNotFoundError(local=link.namespace)
 
 
-def link_in(transaction: Transaction, link: Link) -> Link:
+def link_in(transaction: "Transaction", link: Link) -> Link:
     """Do what link_at does, in a write transaction."""
     return link_at(transaction.connection, link)
 
 
-def add_alarm(transaction: Transaction, link: int, code: str, detail: str) -> None:
+def add_alarm(transaction: "Transaction", link: int, code: str, detail: str) -> None:
     """Add an alarm to a link, unless it stands there."""
     connection = transaction.connection
     alarms = json.loads(

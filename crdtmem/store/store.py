@@ -99,7 +99,8 @@ class Store:
 
     Args:
         path: The file.
-        read_only: Never write, never take the lock.
+        read_only: Never write, never take the lock; but a store of an older release
+            is brought up to date first.
         create: Make an absent store.
         durability: ``normal`` leaves the newest writes to the system's caches.
         busy_timeout_s: Longest wait for the write lock.
@@ -261,7 +262,10 @@ class Store:
 
     def _upgrade(self, connection: apsw.Connection) -> None:
         if self.read_only:
-            raise StoreNotFoundError(path=str(self.path))
+            if not connection.pragma("user_version"):
+                raise StoreNotFoundError(path=str(self.path))
+            Store(self.path, create=False, busy_timeout_s=self.busy_timeout_s).close()
+            return
         from crdtmem.store.context import new_replica_id  # noqa: PLC0415 - for writers
 
         with self.lock.held(self.busy_timeout_s):

@@ -203,6 +203,8 @@ def test_settings_that_are_kept_elsewhere_stay_there(user_file, tmp_path):
         ("", "laen", "a", "config-unknown-key"),
         ("", "lane", "", "invalid-lane"),
         ("", "busy_timeout", "soon", "invalid-argument"),
+        ("", "relay.url", "relay.example", "invalid-argument"),
+        ("", "relay.token", "cm1_x", "invalid-argument"),
         ("lane = ", "lane", "a", "config-invalid"),
         ("context = {budget = 100}\n", "context.budget", "200", "config-invalid"),
         ("context = {budget = 100}\n", "context.labels", "a", "config-invalid"),

@@ -31,6 +31,8 @@ FROM_USER_FILE = {
     "busy_timeout": 2,
     "history_keep": 22,
     "durability": "normal",
+    "relay.url": "wss://user",
+    "relay.token_file": "/user/token",
     "color": "never",
     "log_file": "/user/log",
 }
@@ -43,6 +45,8 @@ FROM_ENVIRONMENT = {
     "CRDTMEM_TIMEOUT": "3.5",
     "CRDTMEM_HISTORY": "33",
     "CRDTMEM_DURABILITY": "normal",
+    "CRDTMEM_RELAY_URL": "wss://env",
+    "CRDTMEM_RELAY_TOKEN": "cm1_env",
     "CRDTMEM_COLOR": "always",
     "CRDTMEM_LOG": "/env/log",
 }
@@ -57,6 +61,8 @@ OPTIONS = {
     "busy_timeout": 4,
     "history_keep": 44,
     "durability": "full",
+    "relay_url": "wss://option",
+    "relay_token_file": "/option/token",
     "color": "auto",
     "log_file": "/option/log",
 }
@@ -118,6 +124,9 @@ def test_without_any_setting_the_defaults_hold(load, tmp_path):
         ("busy_timeout", 5.0, "default"),
         ("history_keep", 20, "default"),
         ("durability", "full", "default"),
+        ("relay.url", None, "default"),
+        ("relay.token_file", None, "default"),
+        ("relay.token", None, "default"),
         ("color", "auto", "default"),
         ("log_file", None, "default"),
     ]
@@ -127,7 +136,7 @@ def test_every_key_can_be_set_in_the_users_file(load, write):
     write(user=FROM_USER_FILE)
 
     assert rows_of(load(), "user file") == FROM_USER_FILE
-    assert set(FROM_USER_FILE) == {key.name for key in KEYS}
+    assert set(FROM_USER_FILE) == {key.name for key in KEYS if key.in_files}
 
 
 def test_the_project_file_wins_over_the_users(load, write):
@@ -154,6 +163,8 @@ def test_the_environment_wins_over_both_files(load, write):
         "busy_timeout": 3.5,
         "history_keep": 33,
         "durability": "normal",
+        "relay.url": "wss://env",
+        "relay.token": "(set)",
         "color": "always",
         "log_file": "/env/log",
     }
@@ -166,7 +177,48 @@ def test_an_option_wins_over_everything(load, write):
 
     config = load(FROM_ENVIRONMENT, **OPTIONS)
 
-    assert rows_of(config, "option") == {key.name: OPTIONS[key.field] for key in KEYS}
+    assert rows_of(config, "option") == {
+        key.name: OPTIONS[key.field] for key in KEYS if key.in_files
+    }
+
+
+def test_a_token_is_never_shown(load):
+    config = load({"CRDTMEM_RELAY_TOKEN": "cm1_secret"})
+
+    assert config.relay_token.reveal() == "cm1_secret"
+    assert "cm1_secret" not in repr(config)
+    assert "cm1_secret" not in str(describe(config))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CRDTMEM_RELAY_TOKEN", "cm1_secret two"),
+        ("CRDTMEM_RELAY_URL", "wss://me:cm1_secret@relay"),
+        ("CRDTMEM_RELAY_URL", "wss://relay/?token=cm1_secret"),
+        ("CRDTMEM_RELAY_URL", "https://relay/cm1_secret"),
+    ],
+)
+def test_a_refused_value_that_may_hold_a_token_is_not_shown(load, variable, value):
+    with pytest.raises(ConfigError, match=f"^{variable}: relay.* must be") as refusal:
+        load({variable: value})
+
+    assert refusal.value.code == "config-invalid"
+    assert "cm1_secret" not in str(refusal.value.to_dict())
+
+
+def test_the_url_of_a_relay_ends_without_a_slash(load):
+    assert load(relay_url="ws://localhost:8787/").relay_url == "ws://localhost:8787"
+
+
+def test_a_token_in_a_settings_file_is_refused(load, write):
+    write(user={"relay.token": "cm1_secret"})
+
+    with pytest.raises(ConfigError, match="is read from the environment") as error:
+        load()
+
+    assert error.value.details["line"] == 1
+    assert "cm1_secret" not in str(error.value.to_dict())
 
 
 def test_an_option_that_is_none_was_not_given(load):
@@ -296,7 +348,7 @@ def test_a_bad_value_is_refused_even_if_another_source_wins(load, write):
 
 @pytest.mark.parametrize("name", [k.name for k in KEYS if not k.in_project])
 def test_a_repository_may_not_set_what_is_the_users(load, write, name):
-    write(project={"scope": "global", name: FROM_USER_FILE[name]})
+    write(project={"scope": "global", name: FROM_USER_FILE.get(name, "x")})
 
     with pytest.raises(UntrustedConfigError) as refusal:
         load(**OPTIONS)
@@ -305,6 +357,7 @@ def test_a_repository_may_not_set_what_is_the_users(load, write, name):
     assert refusal.value.details["key"] == name
     assert refusal.value.details["line"] == 2
     assert f"line 2 sets '{name}'" in refusal.value.message
+    assert ("config set" in refusal.value.hint) == (name != "relay.token")
 
 
 def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch):

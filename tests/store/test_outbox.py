@@ -229,11 +229,14 @@ def test_no_update_is_sealed_while_a_state_is_due(store):
     assert sealed(store) == [*states, (2, "plan", 1)]
 
 
-def test_one_call_seals_a_bounded_part_of_the_states(store, monkeypatch):
+@pytest.mark.parametrize(
+    ("limit", "value"), [("SEALED_STATES_BYTES", 300), ("SEALED_STATES_MAX", 1)]
+)
+def test_one_call_seals_a_bounded_part_of_the_states(store, monkeypatch, limit, value):
     for label in ("plan", "notes", "other"):
         append(store, label, "x" * 100)
     link = link_to(store)
-    monkeypatch.setattr(outbox, "SEALED_STATES_BYTES", 300)
+    monkeypatch.setattr(outbox, limit, value)
     counts = [seal(store, link, may_seal_states=True, **LIMITS) for _ in range(3)]
 
     assert counts == [1, 1, 1]

@@ -8,7 +8,7 @@ import pytest
 from crdtmem.protocol.records import DocKind, doc_tag
 from crdtmem.store.holding import has_hole
 from crdtmem.store.link_status import link_reports
-from crdtmem.store.links import find_link
+from crdtmem.store.links import find_link, note_doc
 from crdtmem.store.outbox import unsent_counts
 from crdtmem.store.progress import pass_snapshot, seen_tag
 from crdtmem.store.store import Store
@@ -50,7 +50,7 @@ def linked(folder, *, padding):
             " x'', '[]', NULL, x'' FROM number;"
             "INSERT INTO sync_doc(link, doc, doc_tag)"
             " SELECT 1, n + 99, randomblob(16) FROM number;"
-            "INSERT INTO sync_seen SELECT 1, -n, randomblob(32), randomblob(16)"
+            "INSERT INTO sync_seen SELECT 1, n + 999, randomblob(32), randomblob(16)"
             " FROM number;"
             "DROP TABLE number",
             {"padding": padding},
@@ -78,11 +78,13 @@ def steps_of(store, work):
 def look_up(store):
     """Make the look-ups of items that come without their content."""
     link = find_link(store, NAMESPACE)
+    doc = slot(store, "mine").doc
     with store.writing() as transaction:
         connection = transaction.connection
+        note_doc(connection, link.link, doc)
         pass_snapshot(connection, link, 9, doc_tag(DocKind.SLOT, "mine"))
         assert seen_tag(connection, link, bytes(32)) is None
-        assert not has_hole(connection, link, slot(store, "mine").doc)
+        assert not has_hole(connection, link, doc)
 
 
 def report(store):

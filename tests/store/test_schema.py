@@ -175,6 +175,19 @@ def test_a_store_of_the_first_version_gets_the_tables_of_sync(folder, monkeypatc
     newer.close()
 
 
+def test_a_reader_of_an_older_store_has_it_brought_up_to_date(folder, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
+    store = Store(folder / "store.db")
+    append(store, "plan", "one")
+    store.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS)
+    reader = Store(folder / "store.db", read_only=True)
+
+    assert value(reader, "PRAGMA user_version") == 2
+    assert texts(reader) == {"plan": "one\n"}
+    reader.close()
+
+
 def test_a_migration_that_fails_leaves_the_store_at_its_version(folder, monkeypatch):
     store = Store(folder / "store.db")
     append(store, "plan", "one")

@@ -1,0 +1,30 @@
+"""Machines, a relay, bad wires, crashes and restores: what holds in every order."""
+
+from collections import Counter
+
+import pytest
+
+from tests.conftest import PROFILE
+from tests.scratch import scratch
+from tests.seeds import run_seeds
+from tests.simulator import WEIGHTS, run_world
+
+SEEDS = {"default": 2_000, "campaign": 20_000}[PROFILE]
+# A test that takes a minute is taken for one that hangs.
+PER_TEST = 250
+
+
+@pytest.mark.requirement("P1", "P2", "P6", "P8", "P10")
+def test_machines_converge_and_lose_nothing_whatever_happens_to_them():
+    done: Counter[str] = Counter()
+    for seed in range(30):
+        with scratch() as folder:
+            done += run_world(seed, folder).done
+
+    assert set(done) == set(WEIGHTS)
+
+
+@pytest.mark.requirement("P1", "P6", "P10")
+@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+def test_thousands_of_machines_converge_and_lose_nothing(first):
+    assert run_seeds("tests.simulator:run_worlds", first, first + PER_TEST) == []

@@ -40,6 +40,9 @@ PATIENCE_S = {"default": 50.0, "campaign": 1_500.0}[
 ]
 """Longest wait for anything at all; only a bug waits so long."""
 
+STDOUT = 1
+SHOWN_EVENTS = 12
+
 Event = dict[str, Any]
 
 
@@ -53,8 +56,9 @@ class Link:
     def report(self, event: str, **data: Any) -> None:
         """Tell the parent, at once."""
         line = json.dumps({"event": event, **data}) + "\n"
-        # One write: a fork reports on the same pipe.
-        os.write(sys.stdout.fileno(), line.encode())
+        # One write: a fork reports on the same pipe. By number: a script may have
+        # put something else in the place of sys.stdout.
+        os.write(STDOUT, line.encode())
 
     def pause(self, event: str = "ready") -> None:
         """Report an event and wait for the parent's `go`."""
@@ -98,8 +102,8 @@ class Child:
         """Let a script that pauses go on."""
         self._send({})
 
-    def wait_for(self, event: str) -> Event:
-        """Return the next event of this name; earlier ones are kept in `events`.
+    def wait_for(self, *names: str) -> Event:
+        """Return the next event of these names; earlier ones are kept in `events`.
 
         Raises:
             ChildError: If the script raised, the child ended, or nothing came.
@@ -110,10 +114,10 @@ class Child:
             self.events.append(found)
             if found["event"] in {"done", "raised"}:
                 self.is_idle = True
-            if found["event"] == event:
+            if found["event"] in names:
                 return found
             if found["event"] in {"done", "raised"}:
-                raise ChildError(f"{found} while waiting for {event!r}")
+                raise ChildError(f"{found} while waiting for {' or '.join(names)}")
 
     @property
     def is_alive(self) -> bool:
@@ -146,6 +150,9 @@ class Child:
         self._process.stdout.close()
         return self._process.wait(PATIENCE_S)
 
+    def _last_events(self) -> list[Event]:
+        return self.events[-SHOWN_EVENTS:]
+
     def _send(self, message: Event) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -155,10 +162,10 @@ class Child:
         descriptor = self._process.stdout.fileno()
         while b"\n" not in self._pending:
             if not select.select([descriptor], [], [], self.patience_s)[0]:
-                raise ChildError(f"silent for too long; so far: {self.events}")
+                raise ChildError(f"silent for too long; so far: {self._last_events()}")
             chunk = os.read(descriptor, 65_536)
             if not chunk:
-                raise ChildError(f"ended; so far: {self.events}")
+                raise ChildError(f"ended; so far: {self._last_events()}")
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         return line

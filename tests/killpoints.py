@@ -8,6 +8,7 @@ wait. A place inside a function is a reason to split it into named steps.
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ __all__ = [
     "counted",
     "install",
     "kill_this_process",
+    "replace_function",
 ]
 
 
@@ -58,6 +60,25 @@ KILL_POINTS = {
     "checkpoint.after": KillPoint("crdtmem.store.store", "Store._checkpoint", "after"),
     "squash.mid": KillPoint("crdtmem.store.log", "save_checkpoint", "after"),
     "migrate.before-commit": KillPoint("crdtmem.store.schema", "_step", "after"),
+    # The relay.
+    "append.before-commit": KillPoint(
+        "relay.storage.sqlite.appending", "Group.finish", "after"
+    ),
+    "append.after-commit": KillPoint(
+        "relay.storage.sqlite.writer", "Writer.append", "after"
+    ),
+    "ack.before-send": KillPoint("relay.core", "RelayCore._appended", "before"),
+    "sweep.mid": KillPoint("relay.storage.sqlite.aging", "clear_payloads", "after"),
+    "hwm.before-rename": KillPoint("relay.storage.sqlite.folder", "_rename", "before"),
+    # A store that syncs: on the way up, on the way down, and when ids are given up.
+    "seal.before-commit": KillPoint("crdtmem.store.records", "put_record", "after"),
+    "seal.after-commit": KillPoint("crdtmem.store.outbox", "seal", "after"),
+    "put.sent": KillPoint("crdtmem.sync.transport", "RelayConnection.send", "after"),
+    "apply.mid": KillPoint("crdtmem.store.intake", "_Intake.take_all", "after"),
+    "apply.after-commit": KillPoint("crdtmem.store.intake", "apply_items", "after"),
+    "rotate.mid": KillPoint("crdtmem.store.rejoin", "_reset_stream", "after"),
+    "reestablish.mid": KillPoint("crdtmem.store.rejoin", "_rewind", "after"),
+    "rebase.mid": KillPoint("crdtmem.store.rebase", "_take_back", "after"),
 }
 
 # Not to be killed at: it tells that a writer has to wait for the lock.
@@ -90,22 +111,59 @@ def install(
     original = getattr(owner, name)
     passed = 0
 
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    @contextlib.contextmanager
+    def passing() -> Iterator[None]:
         nonlocal passed
         passed += 1
         is_due = nth is None or passed == nth
         if is_due and point.side == "before":
             action()
-        result = original(*args, **kwargs)
+        yield
         if is_due and point.side == "after":
             action()
-        return result
 
+    wrapped = _wrapped(original, passing)
+    if path:
+        return _rebound([owner], name, wrapped)
+    return replace_function(point.module, name, wrapped)
+
+
+def _wrapped(
+    original: Callable[..., Any],
+    passing: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with passing():
+                return await original(*args, **kwargs)
+
+        return awaited
+
+    @functools.wraps(original)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with passing():
+            return original(*args, **kwargs)
+
+    return called
+
+
+def replace_function(
+    module: str, name: str, function: Callable[..., object]
+) -> Callable[[], None]:
+    """Put another function in a function's place, and return what puts it back."""
+    original = getattr(importlib.import_module(module), name)
     # A function is also bound in each module that imported it by name.
-    owners = [owner] if path else _modules_with(name, original)
+    return _rebound(_modules_with(name, original), name, function)
+
+
+def _rebound(
+    owners: list[Any], name: str, function: Callable[..., object]
+) -> Callable[[], None]:
+    original = getattr(owners[0], name)
     for each in owners:
-        setattr(each, name, wrapped)
+        setattr(each, name, function)
 
     def uninstall() -> None:
         for each in owners:

@@ -11,6 +11,7 @@ import importlib
 import os
 import pkgutil
 import resource
+import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import crdtmem
 from crdtmem.errors import CrdtmemError, SlotNotFoundError
 from tests.killpoints import IN_LINE, KILL_POINTS, install, kill_this_process
+from tests.machine_scripts import load_for_sync, run_command, serve_relay
 from tests.oracle import token
 from tests.scenarios import do_step, opened
 
@@ -41,10 +43,14 @@ __all__ = [
     "fill_up",
     "forked",
     "hold_at",
+    "load_for_sync",
     "play",
     "read_and_list",
     "read_until",
     "replace_in_rounds",
+    "run_command",
+    "serve_relay",
+    "supervised",
     "watch_until",
 ]
 
@@ -87,6 +93,24 @@ def forked(
     if pid == 0:  # pragma: no cover - see there
         _be_the_fork(link, script, arguments, kill_at)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def supervised(
+    link: "Link",
+    *,
+    script: str,
+    arguments: dict[str, Any],
+    kill_at: tuple[str, int] | None = None,
+) -> list[int]:
+    """Run another script in a fork, and again whenever that was killed.
+
+    Only the first one kills itself at a kill point. Returns the status of each.
+    """
+    statuses: list[int] = []
+    while not statuses or statuses[-1] == -signal.SIGKILL:
+        point = kill_at if not statuses else None
+        statuses.append(forked(link, script=script, arguments=arguments, kill_at=point))
+    return statuses
 
 
 @functools.cache

@@ -38,6 +38,7 @@ def test_a_slot_case_holds(slot_case, tmp_path):
     assert run_case(slot_case, tmp_path, durability="normal") == []
 
 
+@pytest.mark.requirement("sync-conformance")
 @pytest.mark.parametrize("group", sorted(CHECKERS))
 def test_the_byte_vectors_hold(group):
     assert [check_vector(group, vector) for vector in WIRE[group] if vector] == [

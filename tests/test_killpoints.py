@@ -1,11 +1,19 @@
 """Kill points: each stands for a place in the product, and is passed."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 import tests.oracle
+from crdtmem.store.links import add_link
+from crdtmem.sync.driver import Driver
+from relay.storage.sqlite.folder import init_folder
+from relay.storage.sqlite.storage import SqliteStorage
 from tests.killpoints import KILL_POINTS, KillPoint, counted, install
 from tests.oracle import Verdict, token
-from tests.scenarios import SCENARIOS, do_step, prepare
+from tests.relay.live import PATIENCE_S, live_relay
+from tests.scenarios import SCENARIOS, do_step, opened, prepare
 from tests.scratch import scratch
 
 
@@ -48,6 +56,21 @@ def test_a_point_acts_at_its_nth_passing_only():
     assert acted == [2]
 
 
+async def test_a_coroutine_is_passed_after_it_has_returned():
+    events = []
+    point = KillPoint("tests.test_killpoints", "returning", "after")
+
+    uninstall = install(point, lambda: events.append("passed"))
+    await returning(events)
+    uninstall()
+
+    assert events == ["returned", "passed"]
+
+
+async def returning(events):
+    events.append("returned")
+
+
 def test_a_method_is_wrapped_on_its_class():
     events = []
     original = Verdict.__eq__
@@ -63,13 +86,65 @@ def test_a_method_is_wrapped_on_its_class():
     assert Verdict.__eq__ is original
 
 
-def test_every_point_stands_for_a_place_that_some_scenario_passes():
+async def test_every_point_stands_for_a_place_that_some_scenario_passes():
     with scratch() as folder, counted() as passed:
         for name in SCENARIOS:
             prepare(name, folder / name)
             do_step(name, folder / name)
+        await sync_and_repair(folder)
 
     assert set(passed) == set(KILL_POINTS)
+
+
+async def sync_and_repair(folder):
+    """Sync two stores; put one of them back to older bytes, then the relay."""
+    relay, copy = folder / "relay", folder / "copy"
+    init_folder(relay, now_ms=0)
+    shutil.copytree(relay, copy)
+    paths = [str(folder / name / "store.db") for name in ("one", "other")]
+    async with live_relay(SqliteStorage(relay)) as live:
+        for path in paths:
+            link(path, live.port)
+        await write_and_sync(paths[0], live)
+        await write_and_sync(paths[1], live)
+        put_back = older_bytes(Path(paths[0]))
+        await write_and_sync(paths[0], live)
+        put_back()
+        await write_and_sync(paths[0], live)
+        await live.storage.sweep(0, 1)
+    async with live_relay(SqliteStorage(copy), port=live.port) as live:
+        await write_and_sync(paths[0], live)
+
+
+def older_bytes(path):
+    """Keep a file's bytes; return what puts them back in their place."""
+    old = path.read_bytes()
+
+    def put_back():
+        with path.open("r+b") as file:
+            file.write(old)
+            file.truncate()
+
+    return put_back
+
+
+def link(path, port):
+    with opened(path) as memory:
+        add_link(
+            memory.store,
+            namespace="p",
+            remote="team",
+            url=f"ws://127.0.0.1:{port}",
+            token_file="",
+            options={},
+        )
+        memory.create("plan", path)
+
+
+async def write_and_sync(path, live):
+    with opened(path) as memory:
+        memory.slot("plan").append("more")
+        await Driver(memory.store, token=live.token).once(timeout_s=PATIENCE_S)
 
 
 def test_a_point_whose_function_is_gone_is_an_error():

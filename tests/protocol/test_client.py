@@ -496,6 +496,7 @@ def test_any_order_of_frames_ends_in_handled_messages_or_one_close(frames):
     assert len(closed) <= 1
 
 
+@pytest.mark.requirement("sync-fuzz")
 @given(st.data())
 def test_a_changed_byte_anywhere_ends_in_handled_messages_or_one_close(data):
     frames = list(FRAMES[: data.draw(st.integers(1, len(FRAMES)))])

@@ -187,6 +187,7 @@ def hostile_frames(random, peer):
         yield frame
 
 
+@pytest.mark.requirement("sync-fuzz")
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32))
 def test_r11_r12_any_bytes_end_in_a_close_or_not_and_change_no_other_output(seed):

@@ -160,6 +160,7 @@ async def test_a_token_gets_its_grant():
     assert (grant.token_id, grant.pattern) == ("abcdefghij", "team-*")
 
 
+@pytest.mark.requirement("sync-auth")
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -197,6 +198,7 @@ async def test_a_token_counts_in_no_other_place():
     assert token not in repr(in_url.headers)
 
 
+@pytest.mark.requirement("sync-http")
 async def test_who_speaks_no_version_is_told_which_there_are():
     storage = MemoryStorage(rng=Random(1))
     gate, _ = make_gate(storage)
@@ -208,6 +210,7 @@ async def test_who_speaks_no_version_is_told_which_there_are():
     assert answer.headers == (("crdtmem-versions", "crdtmem.v1"),)
 
 
+@pytest.mark.requirement("sync-http")
 async def test_a_browser_is_let_in_from_listed_pages_alone():
     storage = MemoryStorage(rng=Random(1))
     gate, _ = make_gate(storage, origins=["https://app.example"])

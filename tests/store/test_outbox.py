@@ -487,6 +487,24 @@ def test_what_is_unsent_is_counted_live(store):
     )
 
 
+def test_writes_of_a_blocked_doc_count_as_unsent(store, link):
+    """Those before the place up to which the log has been sealed, and those behind."""
+    append(store, "wide", "x" * 2_000)
+    append(store, "plan", "new")
+    seal_all(store, max_update_bytes=1_500)
+    send(Relay(), store)
+    before = unsent_counts(store, find_link(store, NAMESPACE))
+    append(store, "wide", "newer")
+    rows = log(store, "wide")
+    sizes = [len(row.content) for row in rows]
+
+    assert find_link(store, NAMESPACE).sealed_lsn > rows[0].lsn
+    assert before == UnsentCounts(1, sizes[0], rows[0].at_ms)
+    assert unsent_counts(store, find_link(store, NAMESPACE)) == UnsentCounts(
+        2, sum(sizes), rows[0].at_ms
+    )
+
+
 def test_a_state_that_is_due_counts_as_unsent(store):
     append(store, "plan", "old")
     with store.writing() as transaction:

@@ -95,6 +95,7 @@ async def test_what_one_store_puts_all_others_are_sent(storage):
             assert await reader.records_to(400) == records
 
 
+@pytest.mark.requirement("sync-large-record")
 async def test_a_snapshot_of_16_mib_goes_up_and_down_in_parts(storage):
     async with live_relay(storage) as relay:
         limits = RelayLimits()
@@ -120,6 +121,7 @@ async def test_a_snapshot_of_16_mib_goes_up_and_down_in_parts(storage):
         assert found == snapshot
 
 
+@pytest.mark.requirement("sync-slow-reader")
 async def test_a_slow_reader_holds_up_nobody_and_is_kept():
     """The others are through with everything while it still reads the beginning."""
     async with (
@@ -145,6 +147,7 @@ async def test_a_slow_reader_holds_up_nobody_and_is_kept():
         assert await slow.records_to(3_000) == records
 
 
+@pytest.mark.requirement("sync-slow-reader")
 async def test_a_reader_that_never_reads_is_given_up():
     """It sends signs of life, and so is not taken for dead."""
     limits = RelayLimits(stall_s=0.3)
@@ -300,6 +303,7 @@ async def test_a_frame_that_is_none_ends_its_connection_alone(garbage, code):
         assert (await other.acked(1)).seq == 1
 
 
+@pytest.mark.requirement("sync-auth")
 async def test_a_flood_of_frames_is_read_more_slowly_and_refused_nothing(monkeypatch):
     monkeypatch.setattr("relay.pacing.TOKEN_BURST_RECORDS", 20)
     monkeypatch.setattr("relay.pacing.TOKEN_RATE_RECORDS", 200)
@@ -345,6 +349,7 @@ class Faulty(MemoryStorage):
         return await super().changed_tokens(since)
 
 
+@pytest.mark.requirement("sync-disk-full")
 async def test_a_full_disk_refuses_a_put_and_serves_all_else():
     storage = Faulty()
     async with (
@@ -381,6 +386,7 @@ async def test_a_log_that_cannot_be_read_ends_its_reader_alone(caplog):
     ]
 
 
+@pytest.mark.requirement("sync-fsync-error")
 @pytest.mark.parametrize(
     "error", [StorageUncertainError(path="relay.db", reason="EIO"), OSError("EIO")]
 )

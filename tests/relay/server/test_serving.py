@@ -62,6 +62,7 @@ async def status_of(relay):
     return await asyncio.wait_for(relay.task, PATIENCE_S)
 
 
+@pytest.mark.requirement("sync-auth")
 async def test_a_relay_does_not_listen_where_tokens_would_go_in_the_clear():
     storage = Gated()
     with pytest.raises(InsecureBindError) as refused:
@@ -90,6 +91,7 @@ async def test_a_relay_with_a_certificate_is_spoken_to_in_secret():
         assert peer.socket.transport.get_extra_info("cipher")
 
 
+@pytest.mark.requirement("sync-shutdown")
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_a_signal_lets_everybody_finish(number):
     """What was received is stored and acknowledged, and then comes the end."""
@@ -181,6 +183,7 @@ async def test_a_relay_that_is_cancelled_closes_its_log():
     assert storage.is_closed
 
 
+@pytest.mark.requirement("sync-auth")
 async def test_a_token_that_is_revoked_ends_its_connections_and_no_others():
     async with live_relay() as relay:
         other_token = await add_token(relay.storage, token_id="bbbbbbbbbb")
@@ -199,6 +202,7 @@ async def test_a_token_that_is_revoked_ends_its_connections_and_no_others():
             assert (await other.acked(1)).seq == 1
 
 
+@pytest.mark.requirement("sync-auth")
 async def test_a_token_that_expires_ends_its_connections():
     now_ms = 1_000
     async with live_relay(wall_ms=lambda: now_ms) as relay:
@@ -240,6 +244,7 @@ async def test_a_token_that_is_revoked_while_its_owner_comes_in_is_not_overlooke
         assert await peer.closed() == (4401, "token-revoked")
 
 
+@pytest.mark.requirement("sync-auth")
 async def test_who_may_only_read_puts_nothing():
     async with live_relay() as relay:
         token = await add_token(relay.storage, ["read"], token_id="bbbbbbbbbb")
@@ -264,6 +269,7 @@ async def test_who_may_only_read_puts_nothing():
     assert ack.seq == 2
 
 
+@pytest.mark.requirement("sync-auth")
 async def test_a_namespace_outside_of_the_pattern_is_forbidden_whether_it_exists():
     async with live_relay() as relay:
         token = await add_token(relay.storage, token_id="bbbbbbbbbb", pattern="mine-*")
@@ -330,6 +336,7 @@ async def test_the_metrics_tell_what_went_through():
     assert TOKEN_ID not in text
 
 
+@pytest.mark.requirement("sync-blind-relay")
 @pytest.mark.process
 def test_a_relay_knows_nothing_of_documents():
     script = "import relay.cli, relay.server, sys; print('pycrdt' in sys.modules)"
@@ -344,6 +351,7 @@ def test_a_relay_knows_nothing_of_documents():
     assert ended.stdout == "False\n"
 
 
+@pytest.mark.requirement("sync-leaks")
 async def test_connections_that_fail_leave_nothing_behind():
     async with live_relay() as relay:
         quiet = len(asyncio.all_tasks())
@@ -367,6 +375,7 @@ async def test_connections_that_fail_leave_nothing_behind():
     assert "crdtmem_relay_joins 0\n" in text
 
 
+@pytest.mark.requirement("sync-secrets")
 async def test_no_log_line_holds_a_secret(caplog):
     caplog.set_level(logging.DEBUG)
     async with live_relay() as relay:

@@ -99,6 +99,7 @@ async def write_much(disk, storage, seed):
     return await logs_of(storage, names)
 
 
+@pytest.mark.requirement("sync-power-cut")
 @pytest.mark.requirement("P10")
 @pytest.mark.parametrize("seed", {"default": range(1), "campaign": range(50)}[PROFILE])
 async def test_after_a_power_cut_all_that_was_acknowledged_is_there(
@@ -136,6 +137,7 @@ def disk(folder):
         yield disk
 
 
+@pytest.mark.requirement("sync-fsync-error")
 @pytest.mark.requirement("P10")
 async def test_a_commit_whose_sync_fails_is_not_acknowledged_nor_is_a_later_one(
     folder, disk

@@ -86,6 +86,7 @@ async def test_a_refused_token_leaves_the_log_as_it_was(author):
     assert (await author.write()).head == 1
 
 
+@pytest.mark.requirement("sync-disk-full")
 async def test_a_disk_that_is_full_until_it_is_not_loses_nothing(author, folder):
     while log_bytes(folder) < 2**20:
         await author.write(payload=bytes(100_000))

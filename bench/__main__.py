@@ -31,6 +31,11 @@ BENCHMARKS = (
     "squash",
     "merge",
     "lost",
+    "fanout",
+    "latency",
+    "join",
+    "reconnect",
+    "coldstart",
 )
 HEADING = "| what | against | figure | target | median of ours |\n|---|---|---|---|---|"
 

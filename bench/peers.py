@@ -16,7 +16,10 @@ from bench.workload import RESULTS
 
 __all__ = [
     "ANTHROPIC",
+    "HOCUSPOCUS",
     "SERVER_MEMORY",
+    "WS",
+    "Y_WEBSOCKET",
     "Peer",
     "PeerMissingError",
     "install",
@@ -52,6 +55,11 @@ class Peer:
 
 SERVER_MEMORY = Peer("@modelcontextprotocol/server-memory", "2026.8.31", "npm")
 ANTHROPIC = Peer("anthropic", "2.14.0", "pypi")
+HOCUSPOCUS = Peer("@hocuspocus/server", "4.7.0", "npm")
+# The last release with a server inside. The one that followed, @y/websocket-server,
+# asks for a package that its registry does not have.
+Y_WEBSOCKET = Peer("y-websocket", "2.1.0", "npm")
+WS = Peer("ws", "8.23.0", "npm")
 
 
 class PeerMissingError(Exception):

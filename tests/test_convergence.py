@@ -20,7 +20,7 @@ from tests.histories import History
 from tests.seeds import run_seeds
 from tests.sites import LANES, NAMESPACE, site_pool
 
-HISTORIES = {"default": 2_000, "campaign": 20_000}[PROFILE]
+HISTORIES = {"default": 1_000, "campaign": 20_000}[PROFILE]
 # A test that takes a minute is taken for one that hangs.
 PER_TEST = 500
 

@@ -21,66 +21,30 @@ from crdtmem.protocol.client_events import (
 from crdtmem.protocol.client_namespace import (
     NamespaceSession,
 )
-from crdtmem.protocol.records import RecordKind, record_id
+from crdtmem.protocol.records import RecordKind
 from crdtmem.protocol.relaying import Sample
 from tests.clients import (
+    AT_3,
+    CHAIN,
     EPOCH,
     FRESH,
     INCARNATION,
+    LEAVE,
+    LOG,
     RELAY,
     REPLICA,
-    chain_of,
+    ack,
     give,
     joined,
     joined_session,
+    known,
     make_record,
+    numbers_of,
     open_session,
+    records,
     refusal,
     said,
 )
-
-LOG = [make_record(number, bytes([number])) for number in range(1, 6)]
-
-
-CHAIN = [chain_of(LOG[:count]) for count in range(len(LOG) + 1)]
-
-
-AT_3 = replace(FRESH, epoch=EPOCH, seq=3, chain=CHAIN[3])
-
-
-LEAVE = wire.Leave(1)
-
-
-def full(record):
-    return wire.Item(wire.Form.FULL, record)
-
-
-def known(record):
-    """What the session makes of a full record: with its id."""
-    return replace(full(record), record_id=record_id("team", record))
-
-
-def records(first, last):
-    """Build the message with these seqs of the log."""
-    items = tuple(map(full, LOG[first - 1 : last]))
-    return wire.Records(1, first, items, CHAIN[last])
-
-
-def ack(replica_seq):
-    return wire.Ack(1, replica_seq, replica_seq, CHAIN[replica_seq])
-
-
-def numbers_of(messages):
-    """Return the replica_seqs of the records in puts, and ids and offsets of parts."""
-    found: list[object] = []
-    for message in messages:
-        if isinstance(message, wire.Put):
-            found += [
-                int.from_bytes(record[36:44], "big") for record in message.records
-            ]
-        elif isinstance(message, wire.Part):
-            found.append((message.id, message.offset))
-    return found
 
 
 def test_a_put_must_follow_what_is_in_flight():

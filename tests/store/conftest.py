@@ -3,6 +3,8 @@
 import pytest
 
 from crdtmem.store.store import Store
+from tests.store.relayed import Log, linked
+from tests.store.writes import append
 
 
 @pytest.fixture
@@ -19,3 +21,21 @@ def store(folder):
     opened = Store(folder / "store.db")
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def other(folder):
+    opened = Store(folder / "other" / "store.db", clock_ms=lambda: 50)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def relayed(store):
+    """A log that has what the store has: one line in slot plan."""
+    linked(store)
+    append(store, "plan", "mine")
+    found = Log()
+    found.send(store)
+    found.give(store)
+    return found

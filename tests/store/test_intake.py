@@ -19,7 +19,6 @@ from crdtmem.store.links import find_link
 from crdtmem.store.outbox import seal
 from crdtmem.store.progress import kept_samples
 from crdtmem.store.states import make_state
-from crdtmem.store.store import Store
 from tests.killpoints import KillPoint, install
 from tests.scratch import scratch
 from tests.store.intakes import (
@@ -35,7 +34,7 @@ from tests.store.intakes import (
     seen,
     sync_doc,
 )
-from tests.store.relayed import REMOTE, Log, envelope_of, linked, sealed
+from tests.store.relayed import REMOTE, envelope_of, sealed
 from tests.store.writes import (
     NAMESPACE,
     append,
@@ -55,24 +54,6 @@ def folder():
     """A folder in memory: crashes are tested elsewhere."""
     with scratch() as found:
         yield found
-
-
-@pytest.fixture
-def other(folder):
-    opened = Store(folder / "other" / "store.db", clock_ms=lambda: 50)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def relayed(store):
-    """A log that has what the store has: one line in slot plan."""
-    linked(store)
-    append(store, "plan", "mine")
-    found = Log()
-    found.send(store)
-    found.give(store)
-    return found
 
 
 @pytest.mark.requirement("P6")

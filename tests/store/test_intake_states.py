@@ -39,24 +39,6 @@ def folder():
         yield found
 
 
-@pytest.fixture
-def other(folder):
-    opened = Store(folder / "other" / "store.db", clock_ms=lambda: 50)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def relayed(store):
-    """A log that has what the store has: one line in slot plan."""
-    linked(store)
-    append(store, "plan", "mine")
-    found = Log()
-    found.send(store)
-    found.give(store)
-    return found
-
-
 def test_a_state_waits_until_the_relay_has_our_writes(store, other, relayed):
     append(other, "plan", "theirs")
     with other.writing() as transaction:

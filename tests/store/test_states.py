@@ -45,13 +45,6 @@ def folder():
         yield found
 
 
-@pytest.fixture
-def other(folder):
-    opened = Store(folder / "other" / "store.db", clock_ms=lambda: 50)
-    yield opened
-    opened.close()
-
-
 def state_of(store, label="plan"):
     with store.writing() as transaction:
         return make_state(transaction, slot(store, label).doc)

@@ -242,6 +242,7 @@ class SlotWrite:
         details: Mapping[str, object] | None = None,
         undoes: frozenset[int] | None = None,
         undone_place: int | None = None,
+        note: str | None = None,
         **shown: Any,
     ) -> WriteResult:
         """Write the change and return the slot after it.
@@ -253,6 +254,7 @@ class SlotWrite:
             details: For the audit row.
             undoes: The steps of the log that this write takes back.
             undone_place: The history entry that it takes back.
+            note: What the record tells other stores besides, as JSON.
             shown: More fields of the result.
 
         Raises:
@@ -269,6 +271,7 @@ class SlotWrite:
             undoes=undoes,
             undone_place=undone_place,
             details=details or {},
+            note=note,
         )
         unseen = self.unseen()
         row, entry = self.write(change)

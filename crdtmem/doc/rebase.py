@@ -6,14 +6,14 @@ brought back; both sides of a line that both have changed stay, each whole.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from crdtmem.doc.delta import Delta, Splice, is_line_start, joined
 from crdtmem.doc.trace import Trace
 from crdtmem.textdiff import diff_lines
 
-__all__ = ["merge_delta"]
+__all__ = ["carried_delta", "merge_delta"]
 
 
 def merge_delta(trace: Trace, base: str, content_file: str) -> Delta:
@@ -35,16 +35,32 @@ def merge_delta(trace: Trace, base: str, content_file: str) -> Delta:
         ValueError: If the trace did not begin with the old text.
 
     """
+    # The text form gives every file its final newline; where an editor has left one
+    # without, its absence is no change of the caller's.
+    ops = diff_lines(_closed(base), _closed(content_file))
+    return carried_delta(trace, base, [Splice(*op) for op in ops])
+
+
+def carried_delta(trace: Trace, base: str, ops: Iterable[Splice]) -> Delta:
+    """Return the edit that makes a change of an old text in the text of today.
+
+    As merge_delta does it, for a change that is known and needs no diff.
+
+    Args:
+        trace: The old text, and all that was written since.
+        base: The old text.
+        ops: The change over it, in whole lines, ascending.
+
+    Raises:
+        ValueError: If the trace did not begin with the old text.
+
+    """
     if trace.base() != base:
         raise ValueError("the trace begins with another text than the caller's base")
     now = trace.text()
     places = _Places(trace)
     splices: list[Splice] = []
-    # The text form gives every file its final newline; where an editor has left one
-    # without, its absence is no change of the caller's.
-    for start_chars, end_chars, insert in diff_lines(
-        _closed(base), _closed(content_file)
-    ):
+    for start_chars, end_chars, insert in ops:
         if insert:
             splices.append(_lines_at(now, places.place_of(start_chars), insert))
         splices += [

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import apsw
 
 from crdtmem.errors import DocError
+from crdtmem.store.pins import keep_steps
 from crdtmem.store.rows import LogRow
 
 __all__ = [
@@ -86,6 +87,8 @@ def digest_of(row: LogRow) -> bytes:
         row.operation,
         row.delta,
         row.undoes or "",
+        # Rows of older releases have none, and their digests stay right.
+        *([] if row.note is None else [row.note]),
     )
     data = "\0".join(parts).encode() + b"\0" + row.content
     return hashlib.sha256(data).digest()[:DIGEST_BYTES]
@@ -102,7 +105,8 @@ def append_row(connection: apsw.Connection, row: LogRow) -> None:
     """Write a row, with its digest filled in."""
     connection.execute(
         "INSERT INTO log VALUES (:lsn, :doc, :replica, :replica_seq, :place,"
-        " :is_genesis, :lane, :at_ms, :operation, :content, :delta, :undoes, :digest)",
+        " :is_genesis, :lane, :at_ms, :operation, :content, :delta, :undoes, :digest,"
+        " :note)",
         row._replace(digest=digest_of(row))._asdict(),
     )
 
@@ -128,7 +132,11 @@ def count_rows(connection: apsw.Connection, doc: int) -> int:
 
 
 def forget_rows(connection: apsw.Connection, doc: int, *, until: int) -> None:
-    """Delete a doc's rows up to a step; a checkpoint holds them."""
+    """Delete a doc's rows up to a step; a checkpoint holds them.
+
+    What they changed stays known where a pin stands before it; see ``store.pins``.
+    """
+    keep_steps(connection, doc, until)
     connection.execute(
         "DELETE FROM log WHERE doc = :doc AND lsn <= :until",
         {"doc": doc, "until": until},

@@ -70,10 +70,11 @@ def durable_writing(store: Store) -> Iterator[Transaction]:
 def write_of(connection: apsw.Connection, row: LogRow, namespace: str) -> Write:
     """Return a row of the log as a record carries it.
 
-    Its note says what it undoes, by the numbers of the records; and of a first text,
-    for which project its client id was made: elsewhere it may have another name.
+    Its note is the row's own, or says what it undoes, by the numbers of the records;
+    and of a first text, for which project its client id was made: elsewhere it may have
+    another name.
     """
-    note = _undo_note(connection, row)
+    note = row.note or _undo_note(connection, row)
     if row.is_genesis:
         note = json.dumps({"project": namespace}, separators=(",", ":"))
     return Write(

@@ -44,8 +44,9 @@ class SlotRow(NamedTuple):
 class LogRow(NamedTuple):
     """A write in the log.
 
-    ``delta`` is the change it made to the text here, as ``doc.delta`` encodes it, and
-    ``undoes`` the lsns of the writes that it took back, as JSON, or None.
+    ``delta`` is the change it made to the text here, as ``doc.delta`` encodes it,
+    ``undoes`` the lsns of the writes that it took back, as JSON, or None, and ``note``
+    what it tells other stores besides, as JSON, or None.
     """
 
     lsn: int
@@ -61,6 +62,7 @@ class LogRow(NamedTuple):
     delta: str
     undoes: str | None
     digest: bytes
+    note: str | None = None
 
 
 class EntryRow(NamedTuple):

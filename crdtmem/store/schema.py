@@ -256,7 +256,150 @@ CREATE TABLE held(
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS = (VERSION_1, VERSION_2)
+VERSION_3 = """
+-- What a write tells other stores beside its update: which condense pass it is of.
+ALTER TABLE log ADD COLUMN note TEXT;
+
+-- A text that something slow has begun from: a condense pass, a mirrored file. What was
+-- written since can be followed from it however much is squashed: the changes of rows
+-- that go are kept as steps while there is a pin behind them.
+CREATE TABLE pin(
+    pin INTEGER PRIMARY KEY,
+    doc INTEGER NOT NULL REFERENCES doc,
+    lsn INTEGER NOT NULL,
+    rev INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    made_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX pin_doc ON pin(doc, lsn);
+
+CREATE TABLE pin_step(
+    doc INTEGER NOT NULL,
+    lsn INTEGER NOT NULL,
+    operation TEXT NOT NULL,
+    delta TEXT NOT NULL,
+    undoes TEXT,
+    PRIMARY KEY(doc, lsn)
+) STRICT, WITHOUT ROWID;
+
+-- Condense passes, others' too (`is_remote`): those have no pin and are committed.
+-- `state` is open, committed, aborted, expired or undone; `after` is the pass whose
+-- condensed text this one began from. `settings` and `result` are JSON.
+CREATE TABLE condense_pass(
+    number INTEGER PRIMARY KEY,
+    pass TEXT NOT NULL UNIQUE,
+    doc INTEGER NOT NULL REFERENCES doc,
+    namespace TEXT NOT NULL,
+    label TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    summariser TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    after TEXT,
+    is_remote INTEGER NOT NULL,
+    base_rev INTEGER NOT NULL,
+    base_hash TEXT NOT NULL,
+    pin INTEGER,
+    archive BLOB NOT NULL,
+    settings TEXT NOT NULL,
+    reply BLOB,
+    result TEXT,
+    lsn INTEGER,
+    begun_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    ended_ms INTEGER
+) STRICT;
+CREATE INDEX condense_pass_doc ON condense_pass(doc, number);
+CREATE INDEX condense_pass_open ON condense_pass(doc) WHERE state = 'open';
+CREATE INDEX condense_pass_archive ON condense_pass(archive);
+
+-- What passes take out, before a summariser sees it: one copy of equal text a doc.
+-- `kind` is evicted or condensed, `heading` the section's line or empty.
+CREATE TABLE condense_archive(
+    doc INTEGER NOT NULL,
+    archive BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    heading TEXT NOT NULL,
+    text TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY(doc, archive, position)
+) STRICT, WITHOUT ROWID;
+
+-- Who waits before the next attempt, and how often it failed in a row: a slot
+-- (`doc/<number>`) or a summariser (`summariser/<name>`); `size_bytes` is that of the
+-- text that came out not smaller.
+CREATE TABLE condense_wait(
+    who TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    failures INTEGER NOT NULL,
+    until_ms INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What condense and mirrors did and could not do; `details` is JSON without texts.
+CREATE TABLE event(
+    event INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    label TEXT NOT NULL,
+    details TEXT NOT NULL
+) STRICT;
+CREATE INDEX event_label ON event(namespace, label, event);
+
+-- A folder of Markdown files, bound to a namespace for good.
+CREATE TABLE mirror(
+    mirror TEXT PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    dev INTEGER NOT NULL,
+    ino INTEGER NOT NULL,
+    made_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A file and the slot it is bound to. `base` is the bytes last known to be both in the
+-- file and in the slot (zlib), `pin` the text of the slot then; `ring` the texts put
+-- there of late, each with its pin, as JSON. `intent` is a swap in progress, as JSON.
+CREATE TABLE mirror_file(
+    mirror TEXT NOT NULL REFERENCES mirror,
+    name TEXT NOT NULL,
+    label TEXT NOT NULL,
+    dev INTEGER NOT NULL,
+    ino INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    ctime_ns INTEGER NOT NULL,
+    bom INTEGER NOT NULL,
+    eol TEXT NOT NULL,
+    base BLOB NOT NULL,
+    pin INTEGER,
+    ring TEXT NOT NULL DEFAULT '[]',
+    blocked TEXT NOT NULL DEFAULT '',
+    intent TEXT,
+    PRIMARY KEY(mirror, name),
+    UNIQUE(mirror, label)
+) STRICT, WITHOUT ROWID;
+
+-- A file that was swapped out and may still be written to by who has it open.
+CREATE TABLE mirror_retired(
+    mirror TEXT NOT NULL REFERENCES mirror,
+    swap_name TEXT NOT NULL,
+    name TEXT NOT NULL,
+    label TEXT NOT NULL,
+    dev INTEGER NOT NULL,
+    ino INTEGER NOT NULL,
+    bom INTEGER NOT NULL,
+    eol TEXT NOT NULL,
+    base BLOB NOT NULL,
+    pin INTEGER,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY(mirror, swap_name)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS = (VERSION_1, VERSION_2, VERSION_3)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

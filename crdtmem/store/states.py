@@ -40,6 +40,7 @@ from crdtmem.store.log import (
     mark_unsealed,
     save_checkpoint,
 )
+from crdtmem.store.pins import keep_state_step
 from crdtmem.store.write import Transaction
 
 __all__ = [
@@ -160,6 +161,7 @@ def save_state(
         ),
     )
     forget_rows(connection, doc, until=lsn)
+    keep_state_step(connection, doc, lsn, merged.delta)
     return lsn, frozenset(overlay.lanes)
 
 

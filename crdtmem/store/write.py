@@ -88,6 +88,7 @@ class Change:
         first_rev: The rev of a slot that is made with a past; its kept texts come
             before.
         details: For the audit row.
+        note: What the record tells other stores besides, as JSON.
 
     """
 
@@ -101,6 +102,7 @@ class Change:
     keeps_rev: bool = False
     first_rev: int = 0
     details: Mapping[str, object] = field(default_factory=dict)
+    note: str | None = None
 
 
 class Transaction:
@@ -308,6 +310,7 @@ class Transaction:
         operation: str,
         is_genesis: bool = False,
         undoes: frozenset[int] | None = None,
+        note: str | None = None,
     ) -> int:
         """Write one own record and return its step."""
         row = LogRow(
@@ -324,6 +327,7 @@ class Transaction:
             delta=encode_delta(delta),
             undoes=None if undoes is None else json.dumps(sorted(undoes)),
             digest=b"",
+            note=note,
         )
         append_row(self.connection, row)
         return row.lsn
@@ -368,6 +372,7 @@ class Transaction:
                 lane=change.lane,
                 operation=change.operation,
                 undoes=change.undoes,
+                note=change.note,
             )
         if self._lsn < first_lsn:
             self.next_lsn()

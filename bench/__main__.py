@@ -31,11 +31,14 @@ BENCHMARKS = (
     "squash",
     "merge",
     "lost",
+    "condense",
     "fanout",
     "latency",
     "join",
     "reconnect",
     "coldstart",
+    "mirror",
+    "mcp",
 )
 HEADING = "| what | against | figure | target | median of ours |\n|---|---|---|---|---|"
 

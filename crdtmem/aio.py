@@ -13,15 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from crdtmem.arguments import checked_wait
+from crdtmem.arguments import checked_bool, checked_wait
 from crdtmem.errors import StoreClosedError
 from crdtmem.limits import CHANGES_DEFAULT_MAX, STORE_LOCK_S, WAIT_POLL_S
 from crdtmem.memory import Memory
-from crdtmem.models import ChangeFeed, Scope
+from crdtmem.models import UNSET, ChangeFeed, Scope, Unset
 from crdtmem.slot import Slot
 from crdtmem.store.connection import Durability
+
+if TYPE_CHECKING:
+    from crdtmem.condense.settings import CondenseConfig
+    from crdtmem.condense.values import CondenseResult, Summarise
 
 __all__ = ["AsyncMemory", "AsyncSlot", "Twin", "Worker", "open", "verb"]
 
@@ -139,8 +143,12 @@ class AsyncSlot(Twin):
         self.label = slot.label
         self.scope: Scope = slot.scope
 
+    abort_condense = verb(Slot.abort_condense)
     append = verb(Slot.append)
+    begin_condense = verb(Slot.begin_condense)
     blame = verb(Slot.blame)
+    commit_condense = verb(Slot.commit_condense)
+    condense_text = verb(Slot.condense_text)
     diff = verb(Slot.diff)
     edit = verb(Slot.edit)
     history = verb(Slot.history)
@@ -151,6 +159,48 @@ class AsyncSlot(Twin):
     restore = verb(Slot.restore)
     set_meta = verb(Slot.set_meta)
     undo = verb(Slot.undo)
+
+    async def condense(
+        self,
+        summarise: "Summarise",
+        *,
+        keep_sections: int | Unset = UNSET,
+        keep_pct: int | Unset = UNSET,
+        timeout: float | None = None,  # noqa: ASYNC109 - the summariser's, as in Slot
+        force: bool = False,
+        dry_run: bool = False,
+        config: "CondenseConfig | None" = None,
+    ) -> "CondenseResult":
+        """Have the old part of the text summarised; see ``Slot.condense``.
+
+        The summariser may be a coroutine function, which runs on this loop, or a plain
+        one, which runs in a thread of its own. Cancelled while it thinks, the pass is
+        aborted with the reason ``cancelled``.
+        """
+        # Slow to load, and only needed here.
+        from crdtmem.condense.awaiting import run_pass_awaited  # noqa: PLC0415 - see above
+        from crdtmem.condense.running import PassRun  # noqa: PLC0415 - see above
+
+        def prepared(slot: Slot) -> PassRun:
+            return PassRun(
+                slot._session,
+                slot._place,
+                summarise,
+                keep_sections=keep_sections,
+                keep_pct=keep_pct,
+                timeout=timeout,
+                force=force,
+                config=config,
+            )
+
+        run = await self.call(prepared)
+        if checked_bool(dry_run, "dry_run"):
+            return await self.call(lambda _: run.preview())
+
+        async def do(step: Callable[[], _T]) -> _T:
+            return await self.call(lambda _: step())
+
+        return await run_pass_awaited(run, do)
 
 
 class AsyncMemory(Twin):
@@ -175,6 +225,9 @@ class AsyncMemory(Twin):
     audit = verb(Memory.audit)
     backup = verb(Memory.backup)
     compact = verb(Memory.compact)
+    condense_archive = verb(Memory.condense_archive)
+    condense_due = verb(Memory.condense_due)
+    condense_passes = verb(Memory.condense_passes)
     configure = verb(Memory.configure)
     context = verb(Memory.context)
     create = verb(Memory.create)

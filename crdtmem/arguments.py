@@ -37,6 +37,7 @@ __all__ = [
     "checked_occurrence",
     "checked_request_id",
     "checked_rev",
+    "checked_seconds",
     "checked_settings",
     "checked_size_limit",
     "checked_text",
@@ -291,6 +292,22 @@ def require_guard(guard: Guard, argument: str, why: str) -> None:
         raise _bad_guard(argument, f"{argument} required: {why}", "guard-required")
 
 
+def checked_seconds(value: object, argument: str, least: float, most: float) -> float:
+    """Return a time in seconds, within its bounds.
+
+    Raises:
+        InvalidArgumentError: ``invalid-argument``.
+
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not least <= (seconds := float(str(value))) <= most:
+        message = (
+            f"{argument} must be between {least:g} and {most:g} s, not {_shown(value)}"
+        )
+        raise InvalidArgumentError(argument, message)
+    return seconds
+
+
 def checked_wait(value: object) -> float:
     """Return how long to wait, in seconds.
 
@@ -298,11 +315,7 @@ def checked_wait(value: object) -> float:
         InvalidArgumentError: ``invalid-argument``.
 
     """
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= (seconds := float(str(value))) <= WAIT_MAX_S:
-        message = f"wait must be between 0 and {WAIT_MAX_S:.0f} s, not {_shown(value)}"
-        raise InvalidArgumentError("wait", message)
-    return seconds
+    return checked_seconds(value, "wait", 0, WAIT_MAX_S)
 
 
 def checked_request_id(value: object) -> str:

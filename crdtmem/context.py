@@ -17,7 +17,7 @@ from crdtmem.models import ContextSlot, ContextView
 from crdtmem.scope import scope_of
 from crdtmem.store.rows import SlotRow
 
-__all__ = ["ContextStyle", "render_context"]
+__all__ = ["ContextStyle", "escape_tags", "render_context"]
 
 ContextStyle = Literal["tags", "headings"]
 
@@ -87,7 +87,8 @@ _BREAK = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _HEADING = re.compile(rf"(\A|[{_BREAK}])( {{0,3}})(?=##?(?:[ \t{_BREAK}]|\Z))")
 
 
-def _escape_tags(text: str) -> str:
+def escape_tags(text: str) -> str:
+    """Return text in which nothing can end or begin a part of the tagged block."""
     return _CONTROL.sub(
         lambda found: rf"\u{{{ord(found[0]):X}}}", _TAG.sub("&lt;", text)
     )
@@ -106,7 +107,7 @@ _STYLES: dict[str, _Style] = {
             f' rev="{row.rev}">'
         ),
         closing="</memory-slot>",
-        escape=_escape_tags,
+        escape=escape_tags,
     ),
     "headings": _Style(
         head="# crdtmem pinned slots\n",

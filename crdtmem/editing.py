@@ -22,6 +22,7 @@ from crdtmem.doc.blame import Author
 from crdtmem.doc.delta import Delta, Splice, apply_delta
 from crdtmem.doc.rebase import merge_delta
 from crdtmem.doc.text_form import append_splice, file_of, units_of, view_of
+from crdtmem.doc.trace import Trace
 from crdtmem.errors import (
     ConflictError,
     DocError,
@@ -190,11 +191,23 @@ class SlotWrite:
             RevNotKeptError: If that text, or what was written since, is not kept.
 
         """
+        base, trace = self.trace_from(base_rev)
+        return merge_delta(trace, base, file_of(content))
+
+    def trace_from(self, base_rev: int) -> tuple[str, Trace]:
+        """Return the text of a rev, and what was written since laid over it.
+
+        Raises:
+            RevNotKeptError: If one of them is not kept.
+
+        """
+        if base_rev == self.row.rev:
+            return self.row.file, Trace(self.row.file)
         entry = self.base_entry(base_rev)
         trace = self.writing.transaction.trace(self.row, entry)
         if trace.text() != self.row.file:
             raise self._not_kept(base_rev, "pruned")
-        return merge_delta(trace, entry.file, file_of(content))
+        return entry.file, trace
 
     def plain_slot(self) -> SlotRow:
         """Return the slot as it is without records, with its template's settings."""

@@ -2,10 +2,11 @@
 
 import json
 import time
+from collections.abc import Iterable
 
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.limits import WAIT_POLL_S
-from crdtmem.models import UNSET, AuditEntry, Change, ChangeFeed, Scope
+from crdtmem.models import UNSET, AuditEntry, Change, ChangeFeed, ContextSlot, Scope
 from crdtmem.scope import namespace_of, scope_of
 from crdtmem.session import Place, Session
 from crdtmem.store.about import about_store, data_version
@@ -13,10 +14,20 @@ from crdtmem.store.audit import audit_before, audit_since, lanes_of
 from crdtmem.store.connection import Connection
 from crdtmem.store.history import entries_of
 from crdtmem.store.rows import AuditRow, SlotRow
+from crdtmem.store.seen import load_seen, noting, save_seen
 from crdtmem.store.slots import changed_since, find_slot
+from crdtmem.store.store import Store
 from crdtmem.views import HASH_SHOWN_CHARS, iso_time, lanes_in
 
-__all__ = ["audit_entries", "changes", "current_cursor", "mark_all_seen", "unread"]
+__all__ = [
+    "audit_entries",
+    "changes",
+    "current_cursor",
+    "forget_seen",
+    "mark_all_seen",
+    "note_seen",
+    "unread",
+]
 
 CURSOR_START = "c1"
 """Form of a cursor: ``c1-REPLICA-LSN``; the replica is the store it counts for."""
@@ -88,6 +99,35 @@ def mark_all_seen(session: Session) -> None:
     for change in unread(session):
         place = Place(namespace_of(change.scope, session.project), change.label)
         session.seen.saw(place, change.rev)
+
+
+def note_seen(
+    store: Store, lane: str, project: str, shown: Iterable[Change | ContextSlot]
+) -> None:
+    """Write down at once that a lane has seen slots, each at the rev that was shown.
+
+    For a process that ends with it: what a handle notes by the way waits for its next
+    commit, or for a moment in which nobody writes.
+
+    Raises:
+        StoreBusyError: If the write lock was not had in time; nothing is noted then.
+
+    """
+    seen = {(namespace_of(o.scope, project), o.label): o.rev for o in shown}
+    if seen:
+        with noting(store) as connection:
+            save_seen(connection, lane, seen)
+
+
+def forget_seen(store: Store, lane: str) -> None:
+    """Write down at once that a lane has seen nothing.
+
+    Raises:
+        StoreBusyError: If the write lock was not had in time; nothing has changed then.
+
+    """
+    with noting(store) as connection:
+        save_seen(connection, lane, dict.fromkeys(load_seen(connection, lane)))
 
 
 def audit_entries(

@@ -11,7 +11,7 @@ turn, each time in a new process.
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TextIO
+from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from crdtmem.arguments import (
     Request,
@@ -32,6 +32,7 @@ from crdtmem.limits import (
     CONTEXT_MIN_TOKENS,
     CONTEXT_TOKENS,
     HISTORY_MAX_TEXTS,
+    HISTORY_PAGE_MAX,
     UINT_MAX,
 )
 from crdtmem.models import (
@@ -43,7 +44,6 @@ from crdtmem.models import (
     CompactReport,
     ContextView,
     DeleteResult,
-    DoctorCheck,
     DoctorReport,
     ExportReport,
     ImportReport,
@@ -51,7 +51,6 @@ from crdtmem.models import (
     Scope,
     SlotView,
     StoreStatus,
-    Unseen,
     Unset,
     WriteResult,
 )
@@ -65,7 +64,10 @@ from crdtmem.session import Place, Session
 from crdtmem.slot import Slot
 from crdtmem.store.slots import namespaces
 from crdtmem.store.store import Store
-from crdtmem.views import iso_time, slot_view
+from crdtmem.views import iso_time
+
+if TYPE_CHECKING:
+    from crdtmem.condense.values import CondenseArchive, DueSlot, PassInfo
 
 __all__ = ["Memory"]
 
@@ -137,23 +139,12 @@ class Memory:
             InvalidArgumentError: ``invalid-scope``.
 
         """
+        from crdtmem.reading import slot_views  # noqa: PLC0415 - see the module
+
         wanted = parse_scope(scope, optional=True)
         checked_bool(templates, "templates")
         checked_bool(content, "content")
-        session = self._session
-        views: list[SlotView] = []
-        with session.reading() as connection:
-            hidden = {row.label for row in session.live_rows("global")}
-            for row in session.visible_rows(wanted, templates=templates):
-                place = Place(row.namespace, row.label)
-                shadows = row.namespace == session.project and row.label in hidden
-                unseen: Unseen | Unset = UNSET
-                if content:
-                    since = session.seen.revs.get(place)
-                    unseen = session.unseen(connection, row, since)
-                    session.seen.saw(place, row.rev)
-                views.append(slot_view(row, shadows=shadows, unseen=unseen))
-        return views if content else [_without_content(view) for view in views]
+        return slot_views(self._session, wanted, templates=templates, content=content)
 
     def create(
         self,
@@ -388,7 +379,7 @@ class Memory:
             InvalidArgumentError: If an argument is malformed.
 
         """
-        from crdtmem.context import render_context  # noqa: PLC0415 - see the module
+        from crdtmem.reading import context_view  # noqa: PLC0415 - see the module
 
         checked_count(
             budget_tokens, "budget_tokens", CONTEXT_MAX_TOKENS, CONTEXT_MIN_TOKENS
@@ -398,19 +389,7 @@ class Memory:
             raise InvalidArgumentError("style", message)
         where = parse_scope(scope, optional=True)
         wanted = None if labels is None else checked_labels(labels)
-        session = self._session
-        with session.reading():
-            chosen = {
-                row.label: row
-                for row in session.visible_rows(where, templates=False)
-                if (row.pinned if wanted is None else row.label in wanted)
-            }
-            view = render_context(list(chosen.values()), budget_tokens, style)
-            for shown in view.slots:
-                if shown.state == "full":
-                    row = chosen[shown.label]
-                    session.seen.saw(Place(row.namespace, row.label), row.rev)
-        return view
+        return context_view(self._session, budget_tokens, style, where, wanted)
 
     def audit(
         self,
@@ -510,6 +489,52 @@ class Memory:
             dry_run=dry_run,
         )
 
+    def condense_due(self, *, scope: Scope | None = None) -> "list[DueSlot]":
+        """Return for each live slot whether a condense pass would begin now, and why.
+
+        Args:
+            scope: Only slots of this scope.
+
+        """
+        from crdtmem.condense.due import due_slots  # noqa: PLC0415 - see the module
+
+        return list(due_slots(self._session, parse_scope(scope, optional=True)))
+
+    def condense_passes(
+        self, *, label: str | None = None, state: str | None = None, limit: int = 50
+    ) -> "list[PassInfo]":
+        """Return the newest condense passes of the slots in sight, newest first.
+
+        Args:
+            label: Only of this slot.
+            state: Only open, committed, aborted, expired or undone ones.
+            limit: How many, 1 to 1,000.
+
+        Raises:
+            InvalidArgumentError: If an argument is malformed.
+
+        """
+        from crdtmem.condense.looking import pass_infos  # noqa: PLC0415 - see the module
+
+        return pass_infos(
+            self._session,
+            None if label is None else parse_label(label),
+            state,
+            checked_count(limit, "limit", HISTORY_PAGE_MAX),
+        )
+
+    def condense_archive(self, pass_id: str) -> "CondenseArchive":
+        """Return what a pass took out of its slot.
+
+        Raises:
+            CondensePassUnknownError: If no slot in sight has had such a pass. A pass of
+                another store is not known where its slot came as a whole state.
+
+        """
+        from crdtmem.condense.looking import pass_archive  # noqa: PLC0415 - see the module
+
+        return pass_archive(self._session, pass_id)
+
     def doctor(self, *, repair: bool = False, deep: bool = False) -> DoctorReport:
         """Examine the store; writes nothing unless repair is asked for.
 
@@ -518,34 +543,15 @@ class Memory:
             deep: Let SQLite check every page, too.
 
         """
-        from crdtmem.store.doctor import examine  # noqa: PLC0415 - see the module
+        from crdtmem.status import doctor_report  # noqa: PLC0415 - see the module
 
-        findings = examine(self.store, namespaces=None, repair=repair, deep=deep)
-        checks = tuple(
-            DoctorCheck(
-                id=finding.id,
-                status=finding.status,
-                label=finding.label or UNSET,
-                scope=scope_of(finding.namespace) if finding.namespace else UNSET,
-                message=finding.message,
-                hint=finding.hint,
-            )
-            for finding in findings
-        )
-        return DoctorReport(ok=all(c.status != "fail" for c in checks), checks=checks)
+        return doctor_report(self.store, repair=repair, deep=deep)
 
     def compact(self) -> CompactReport:
         """Squash all records that the history window does not need."""
-        from crdtmem.store.backup import compact  # noqa: PLC0415 - see the module
+        from crdtmem.status import compact_report  # noqa: PLC0415 - see the module
 
-        figures = compact(self.store)
-        return CompactReport(
-            docs=figures.docs,
-            records_before=figures.records_before,
-            records_after=figures.records_after,
-            bytes_before=figures.bytes_before,
-            bytes_after=figures.bytes_after,
-        )
+        return compact_report(self.store)
 
     def backup(self, target: Path) -> BackupReport:
         """Copy the store as of one moment; the copy takes new ids when it is used."""
@@ -590,7 +596,3 @@ class Memory:
         if place is None:
             raise SlotNotFoundError(label=label, scope=scope)
         return place
-
-
-def _without_content(view: SlotView) -> SlotView:
-    return view.replaced(content=UNSET)

@@ -1,18 +1,19 @@
 """From settings to a Memory: what ``crdtmem.open`` does.
 
-The one place below the front ends that asks for settings; ``Memory`` is given resolved
-values.
+The one place below the front ends that asks for settings and the environment; all
+below it is given resolved values.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crdtmem.arguments import checked_bool
 from crdtmem.config import Config, load_config
+from crdtmem.config.places import process_environment
 from crdtmem.errors import InvalidArgumentError
-from crdtmem.limits import STORE_LOCK_MAX_S, STORE_LOCK_S
+from crdtmem.limits import REPLY_BYTES, STORE_LOCK_MAX_S, STORE_LOCK_S
 from crdtmem.memory import Memory
 from crdtmem.session import Session
 from crdtmem.store.connection import Durability
@@ -21,7 +22,9 @@ from crdtmem.store.store import Store
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["open", "open_with"]
+    from crdtmem.condense.command import CommandSummariser
+
+__all__ = ["command_summariser", "open", "open_with"]
 
 
 def open(  # noqa: A001 - the public name; nothing here opens files
@@ -92,7 +95,46 @@ def open_with(
         **clocks,
     )
     project = config.project
-    return Memory(Session(store, config.lane, project.id, project.source))
+    return Memory(
+        Session(
+            store,
+            config.lane,
+            project.id,
+            project.source,
+            condense=config.condense_knobs(),
+        )
+    )
+
+
+def command_summariser(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    max_output: int = REPLY_BYTES,
+) -> "CommandSummariser":
+    """Return a summariser for ``Slot.condense`` that runs a command for each pass.
+
+    The command reads the prompt on stdin and writes its reply to stdout. Status 75 says
+    that it is out of quota (a line ``Retry-After: SECONDS`` on stderr says for how
+    long), any other but 0 that it failed. No shell is between, and no process of its
+    group is left when the pass ends, or this process does.
+
+    Args:
+        argv: The command and its arguments.
+        env: Its whole environment; None: that of this process. ``CRDTMEM_PASS_ID`` and
+            ``CRDTMEM_SLOT`` are added.
+        cwd: Where it runs; None: where this process does.
+        max_output: Longest reply in bytes; a command that writes more is killed.
+
+    Raises:
+        InvalidArgumentError: If the command is none, or cannot be found.
+
+    """
+    from crdtmem.condense import command  # noqa: PLC0415 - for those who condense
+
+    environ = process_environment() if env is None else env
+    return command.command_summariser(argv, env=environ, cwd=cwd, max_output=max_output)
 
 
 def _check(durability: object, busy_timeout: object) -> None:

@@ -1,19 +1,25 @@
 """What a Memory and its Slots share: the store, who asks, and what they have seen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtmem.errors import StoreError
-from crdtmem.models import UNSET, Scope, Unseen, Unset
-from crdtmem.scope import GLOBAL_NAMESPACE, TEMPLATES, namespace_of, template_for
+from crdtmem.errors import SlotNotFoundError, StoreError
+from crdtmem.models import UNSET, Scope, SlotView, Unseen, Unset
+from crdtmem.scope import (
+    GLOBAL_NAMESPACE,
+    TEMPLATES,
+    namespace_of,
+    scope_of,
+    template_for,
+)
 from crdtmem.store.connection import Connection
 from crdtmem.store.history import entries_of
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.store.seen import load_seen as stored_seen, save_seen
 from crdtmem.store.slots import empty_slot, find_slot, find_slot_and_hidden, slots_of
 from crdtmem.store.store import Reading, Store
-from crdtmem.views import iso_time, lanes_in
+from crdtmem.views import iso_time, lanes_in, slot_view
 
 if TYPE_CHECKING:
     from crdtmem.store.write import Transaction
@@ -67,6 +73,7 @@ class Session:
         lane: Who writes.
         project: The project id; also the namespace of project slots.
         project_source: How the project was found.
+        condense: Knobs of CondenseConfig, where they are not its defaults.
 
     Attributes:
         seen: What the lane has seen.
@@ -74,12 +81,20 @@ class Session:
     """
 
     def __init__(
-        self, store: Store, lane: str, project: str, project_source: str = "option"
+        self,
+        store: Store,
+        lane: str,
+        project: str,
+        project_source: str = "option",
+        *,
+        condense: Mapping[str, Any] | None = None,
     ) -> None:
         self.store = store
         self.lane = lane
         self.project = project
         self.project_source = project_source
+        # Not the class itself, which would be loaded by who only reads.
+        self.condense = dict(condense or {})
         self.seen = Seen()
 
     def place_of(self, label: str, scope: Scope) -> Place:
@@ -143,6 +158,22 @@ class Session:
         if row is None:
             return self.template(place)
         return None if row.is_deleted else row
+
+    def view(self, place: Place) -> SlotView:
+        """Return a live slot as a reader sees it, which counts as seen.
+
+        Raises:
+            SlotNotFoundError: If it is deleted, or was never made.
+
+        """
+        with self.reading() as connection:
+            row, shadows = self.look(connection, place)
+            if row is None:
+                scope = scope_of(place.namespace)
+                raise SlotNotFoundError(label=place.label, scope=scope)
+            unseen = self.unseen(connection, row, self.seen.revs.get(place))
+            self.seen.saw(place, row.rev)
+        return slot_view(row, shadows=shadows, unseen=unseen)
 
     def look(self, connection: Connection, place: Place) -> tuple[SlotRow | None, bool]:
         """Return a live slot, and whether it hides a global one; see find."""

@@ -7,7 +7,8 @@ What only writes need is loaded with the first write: agents read at every turn,
 time in a new process, and loading the document layer takes longer than all else.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from crdtmem.arguments import (
     Guard,
@@ -23,8 +24,8 @@ from crdtmem.arguments import (
     checked_text,
     require_guard,
 )
-from crdtmem.doc.text_form import file_of, lines_of, units_of, view_lines, view_of
-from crdtmem.errors import InvalidArgumentError, SlotNotFoundError
+from crdtmem.doc.text_form import units_of
+from crdtmem.errors import InvalidArgumentError
 from crdtmem.limits import DIFF_UNITS, HISTORY_PAGE_MAX, UINT_MAX
 from crdtmem.models import (
     UNSET,
@@ -32,7 +33,6 @@ from crdtmem.models import (
     Diff,
     History,
     HistoryEntry,
-    LineRange,
     Scope,
     SlotView,
     UndoResult,
@@ -41,9 +41,11 @@ from crdtmem.models import (
 )
 from crdtmem.scope import scope_of
 from crdtmem.session import Place, Session
-from crdtmem.views import slot_view
+from crdtmem.views import cut_lines
 
 if TYPE_CHECKING:
+    from crdtmem.condense.settings import CondenseConfig
+    from crdtmem.condense.values import CondensePass, CondenseResult, Summarise
     from crdtmem.history import SlotHistory
 
 __all__ = ["Slot"]
@@ -97,8 +99,8 @@ class Slot:
         span = checked_lines(lines)
         if at_rev is not UNSET:
             view = self._history().view_at(checked_rev(at_rev, "at_rev"))
-            return _cut_lines(view, span)
-        return _cut_lines(self._read(), span)
+            return cut_lines(view, span)
+        return cut_lines(self._session.view(self._place), span)
 
     def append(
         self,
@@ -181,8 +183,8 @@ class Slot:
                 After any of them the slot, its rev and its history are as they were.
 
         """
-        from crdtmem.editing import line_delta, slot_write  # noqa: PLC0415 - see the module
-        from crdtmem.rewriting import merged  # noqa: PLC0415 - see the module
+        from crdtmem.editing import slot_write  # noqa: PLC0415 - see the module
+        from crdtmem.rewriting import replace_text  # noqa: PLC0415 - see the module
 
         content = checked_content(content)
         guard = checked_guard(expected_rev, expected_hash, base_rev)
@@ -190,18 +192,7 @@ class Slot:
         with slot_write(self._session, self._place, request) as write:
             if write.replayed is not None:
                 return WriteResult(**write.replayed)
-            row = write.live_slot()
-            if view_of(row.file) == content:
-                return write.unchanged("replace")
-            if not isinstance(guard.base_rev, Unset) and guard.base_rev != row.rev:
-                return merged(write, "replace", guard.base_rev, content)
-            write.require(guard)
-            shown: dict[str, Any] = {}
-            if not guard.is_given and (over := write.overwritten()):
-                shown["overwrote"] = over
-            details = {"before": row.size, "after": units_of(content)}
-            delta = line_delta(row.file, content)
-            return write.commit("replace", delta, details=details, **shown)
+            return replace_text(write, content, guard)
 
     def edit(
         self,
@@ -234,8 +225,8 @@ class Slot:
                 After any of them the slot, its rev and its history are as they were.
 
         """
-        from crdtmem.editing import line_delta, slot_write  # noqa: PLC0415 - see the module
-        from crdtmem.matching import edited, matches_in  # noqa: PLC0415 - see the module
+        from crdtmem.editing import slot_write  # noqa: PLC0415 - see the module
+        from crdtmem.rewriting import edit_passage  # noqa: PLC0415 - see the module
 
         old, new = checked_text(old, "old"), checked_content(new, "new")
         which, span = checked_occurrence(occurrence), checked_lines(lines)
@@ -246,15 +237,7 @@ class Slot:
         with slot_write(self._session, self._place, request) as write:
             if write.replayed is not None:
                 return WriteResult(**write.replayed)
-            row = write.live_slot()
-            write.require(guard)
-            view = view_of(row.file)
-            matches = matches_in(view, old, which, span, label=self.label)
-            content, touched = edited(view, matches, new)
-            if content == view:
-                return write.unchanged("edit")
-            delta = line_delta(row.file, content)
-            return write.commit("edit", delta, lines=touched)
+            return edit_passage(write, old, new, which, span, guard)
 
     def insert(
         self,
@@ -286,8 +269,8 @@ class Slot:
                 After any of them the slot, its rev and its history are as they were.
 
         """
-        from crdtmem.editing import line_delta, slot_write  # noqa: PLC0415 - see the module
-        from crdtmem.rewriting import merged, with_lines  # noqa: PLC0415 - see the module
+        from crdtmem.editing import slot_write  # noqa: PLC0415 - see the module
+        from crdtmem.rewriting import insert_lines  # noqa: PLC0415 - see the module
 
         text = checked_text(text)
         line = checked_count(line, "line", UINT_MAX, least=0)
@@ -299,18 +282,7 @@ class Slot:
         with slot_write(self._session, self._place, request) as write:
             if write.replayed is not None:
                 return WriteResult(**write.replayed)
-            row = write.live_slot()
-            if not isinstance(guard.base_rev, Unset) and guard.base_rev != row.rev:
-                base = view_of(write.base_entry(guard.base_rev).file)
-                content = with_lines(base, line, text)
-                return merged(write, "insert", guard.base_rev, content)
-            write.require(guard)
-            content = with_lines(view_of(row.file), line, text)
-            if content == view_of(row.file):
-                return write.unchanged("insert")
-            last = line + len(lines_of(file_of(text.removesuffix("\n")) or "\n"))
-            delta = line_delta(row.file, content)
-            return write.commit("insert", delta, lines=(line + 1, last))
+            return insert_lines(write, line, text, guard)
 
     def history(self, limit: int = 20, *, before: str | None = None) -> History:
         """Return the kept texts, newest first, without their content.
@@ -356,7 +328,8 @@ class Slot:
                 After any of them the slot, its rev and its history are as they were.
 
         """
-        from crdtmem.editing import line_delta, slot_write  # noqa: PLC0415 - see the module
+        from crdtmem.editing import slot_write  # noqa: PLC0415 - see the module
+        from crdtmem.rewriting import restore_entry  # noqa: PLC0415 - see the module
 
         guard = checked_guard(expected_rev, expected_hash)
         why = "a restore covers all that was written since"
@@ -365,13 +338,7 @@ class Slot:
         with slot_write(self._session, self._place, request) as write:
             if write.replayed is not None:
                 return WriteResult(**write.replayed)
-            row = write.live_slot(may_be_deleted=True)
-            entry = self._history().find(write.writing.transaction.connection, id)
-            if view_of(entry.file) == view_of(row.file) and not row.is_deleted:
-                return write.unchanged("restore")
-            write.require(guard)
-            delta = line_delta(row.file, view_of(entry.file))
-            return write.commit("restore", delta, details={"target": entry.id})
+            return restore_entry(write, id, guard)
 
     def undo(
         self,
@@ -414,6 +381,133 @@ class Slot:
             None if dry_run else request,
             is_dry_run=dry_run,
         )
+
+    def begin_condense(
+        self,
+        *,
+        keep_sections: int | Unset = UNSET,
+        keep_pct: int | Unset = UNSET,
+        expires_in: float | Unset = UNSET,
+        force: bool = False,
+        config: "CondenseConfig | None" = None,
+    ) -> "CondensePass":
+        """Begin a condense pass: what it will take out is on disk when this returns.
+
+        No lock is held until ``commit_condense``, which any handle may call.
+
+        Args:
+            keep_sections: Newest units that stay, at most.
+            keep_pct: Most of the slot's limit that they may take, in percent.
+            expires_in: Seconds until the pass ends by itself.
+            force: Begin although the slot is not due, or backing off.
+            config: The other knobs; see CondenseConfig.
+
+        Raises:
+            InvalidArgumentError: If an argument is malformed.
+            CondenseSkippedError: If no pass is begun; its code says why.
+            SlotRefusedError: If the slot is read-only or append-only.
+
+        """
+        from crdtmem.condense.beginning import begin_pass  # noqa: PLC0415 - see the module
+
+        return begin_pass(
+            self._session,
+            self._place,
+            config=config,
+            keep_sections=keep_sections,
+            keep_pct=keep_pct,
+            expires_in=expires_in,
+            force=force,
+        )
+
+    def commit_condense(
+        self, pass_id: str, summary: str, hoisted: Sequence[str] = ()
+    ) -> "CondenseResult":
+        """Put a summary in place of what the pass evicts; what others wrote stays.
+
+        A repeated call returns the first result. The reason of a result that has not
+        condensed says why; the text is as it was then.
+
+        Raises:
+            InvalidArgumentError: If an argument is malformed.
+            CondensePassUnknownError: If the slot has no such pass.
+
+        """
+        from crdtmem.condense.committing import commit_pass  # noqa: PLC0415 - see the module
+
+        return commit_pass(self._session, self._place, pass_id, summary, hoisted)
+
+    def abort_condense(
+        self, pass_id: str, reason: str = "cancelled"
+    ) -> "CondenseResult":
+        """End an open pass without a new text; of a closed one, return the result.
+
+        Raises:
+            CondensePassUnknownError: If the slot has no such pass.
+
+        """
+        from crdtmem.condense.passing import abort_pass  # noqa: PLC0415 - see the module
+
+        return abort_pass(self._session, self._place, pass_id, reason)
+
+    def condense_text(self, content: str, *, base_rev: int) -> "CondenseResult":
+        """Replace the text by a shorter one, made from a rev, under a pass's guards.
+
+        Raises:
+            InvalidArgumentError: If an argument is malformed.
+            RevNotKeptError: If the text of that rev is not kept.
+            SlotRefusedError: If the slot is read-only or append-only.
+
+        """
+        from crdtmem.condense.rewriting import rewrite_text  # noqa: PLC0415 - see the module
+
+        return rewrite_text(self._session, self._place, content, base_rev)
+
+    def condense(
+        self,
+        summarise: "Summarise",
+        *,
+        keep_sections: int | Unset = UNSET,
+        keep_pct: int | Unset = UNSET,
+        timeout: float | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        config: "CondenseConfig | None" = None,
+    ) -> "CondenseResult":
+        """Have the old part of the text summarised, while others go on writing it.
+
+        Nothing is locked while the summariser thinks, in a thread of its own; what
+        others write meanwhile is in the slot afterwards. A reply after the timeout is
+        dropped; a command is ended by it.
+
+        Args:
+            summarise: Takes the CondensePass, returns the framed reply or a
+                CondenseReply. It may raise RateLimitedError.
+            keep_sections: Newest units that stay, at most.
+            keep_pct: Most of the slot's limit that they may take, in percent.
+            timeout: Seconds that it has, 1 to 3,600; None: 180, more for a long text.
+            force: Do it although the slot is not due, or backing off.
+            dry_run: Show what would go and stay; ask nobody, write nothing.
+            config: The other knobs; see CondenseConfig.
+
+        Raises:
+            InvalidArgumentError: If an argument is malformed, or the summariser async.
+            SlotRefusedError: If the slot is read-only or append-only.
+
+        """
+        from crdtmem.condense.running import PassRun, run_pass  # noqa: PLC0415 - see the module
+
+        run = PassRun(
+            self._session,
+            self._place,
+            summarise,
+            keep_sections=keep_sections,
+            keep_pct=keep_pct,
+            timeout=timeout,
+            force=force,
+            config=config,
+        )
+        return run.preview() if checked_bool(dry_run, "dry_run") else run_pass(run)
 
     def blame(self) -> list[BlameLine]:
         """Return who wrote each line: the author of its first character."""
@@ -476,22 +570,7 @@ class Slot:
         with slot_write(self._session, self._place, request) as write:
             if write.replayed is not None:
                 return SlotView(**write.replayed)
-            row = change_settings(write, meta)
-            connection = write.writing.transaction.connection
-            shadows = self._session.shadows(connection, row)
-            view = slot_view(row, shadows=shadows, unseen=write.unseen())
-            return write.finish(view)
-
-    def _read(self) -> SlotView:
-        session, place = self._session, self._place
-        with session.reading() as connection:
-            row, shadows = session.look(connection, place)
-            if row is None:
-                raise SlotNotFoundError(label=self.label, scope=self.scope)
-            since = session.seen.revs.get(place)
-            unseen = session.unseen(connection, row, since)
-            session.seen.saw(place, row.rev)
-        return slot_view(row, shadows=shadows, unseen=unseen)
+            return change_settings(write, meta)
 
     def _history(self) -> "SlotHistory":
         from crdtmem.history import SlotHistory  # noqa: PLC0415 - see the module
@@ -512,14 +591,3 @@ class Slot:
             guard=repr(guard),
             **arguments,
         )
-
-
-def _cut_lines(view: SlotView, span: tuple[int, int] | None) -> SlotView:
-    if span is None:
-        return view
-    lines = view_lines(str(view.content))
-    first, last = span
-    return view.replaced(
-        content="\n".join(lines[first - 1 : last]),
-        lines=LineRange(from_=first, to=min(last, len(lines)), total=len(lines)),
-    )

@@ -6,6 +6,10 @@ from typing import Any
 
 from crdtmem.headroom import warning_for
 from crdtmem.models import (
+    UNSET,
+    CompactReport,
+    DoctorCheck,
+    DoctorReport,
     LeaseStatus,
     LinkStatus,
     Scope,
@@ -15,18 +19,44 @@ from crdtmem.models import (
     SyncStatus,
     UnsentWrites,
 )
-from crdtmem.scope import namespace_of
+from crdtmem.scope import namespace_of, scope_of
 from crdtmem.session import Session
 from crdtmem.store.about import about_store, store_figures
 from crdtmem.store.connection import Connection
 from crdtmem.store.link_status import LinkReport, has_links, link_reports
 from crdtmem.store.slots import slots_of
+from crdtmem.store.store import Store
 from crdtmem.views import iso_time
 
-__all__ = ["SCHEMA_VERSION", "store_status"]
+__all__ = ["SCHEMA_VERSION", "compact_report", "doctor_report", "store_status"]
 
 SCHEMA_VERSION = 1
 """Version of the JSON form of results; fields are added without raising it."""
+
+
+def doctor_report(store: Store, *, repair: bool, deep: bool) -> DoctorReport:
+    """Return what the doctor finds in a store, and has mended if that was asked for."""
+    from crdtmem.store.doctor import examine  # noqa: PLC0415 - status is quick without
+
+    checks = tuple(
+        DoctorCheck(
+            id=finding.id,
+            status=finding.status,
+            label=finding.label or UNSET,
+            scope=scope_of(finding.namespace) if finding.namespace else UNSET,
+            message=finding.message,
+            hint=finding.hint,
+        )
+        for finding in examine(store, namespaces=None, repair=repair, deep=deep)
+    )
+    return DoctorReport(ok=all(c.status != "fail" for c in checks), checks=checks)
+
+
+def compact_report(store: Store) -> CompactReport:
+    """Squash what the history window does not need, and return what that gave."""
+    from crdtmem.store.backup import compact  # noqa: PLC0415 - status is quick without
+
+    return CompactReport(**compact(store)._asdict())
 
 
 def store_status(session: Session) -> StoreStatus:

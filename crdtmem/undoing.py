@@ -20,6 +20,7 @@ from crdtmem.session import Place, Session
 from crdtmem.store.connection import Connection
 from crdtmem.store.history import entries_of, entry_at, link_redo, mark_undone
 from crdtmem.store.log import checkpoint_lsn, log_of
+from crdtmem.store.passes import mark_pass_of_write
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.textdiff import unified
 from crdtmem.views import iso_time
@@ -104,8 +105,25 @@ class _Undo:
         mark_undone(self.connection, self.entry.place, by=newest.place)
         if self.entry.operation == "undo" and self.entry.undoes is not None:
             link_redo(self.connection, self.entry.undoes, redo=newest.place)
+        self._mark_pass()
         shown = UndoResult(**_fields_of(result), **self._shown(result.rev))
         return self.write.finish(shown)
+
+    def _mark_pass(self) -> None:
+        """Note that a condense pass was undone, or redone, if the write was one."""
+        entry, is_undone = self.entry, True
+        while entry.undoes is not None:
+            target = entry_at(self.connection, entry.undoes)
+            if target is None:
+                return
+            entry, is_undone = target, not is_undone
+        mark_pass_of_write(
+            self.connection,
+            self.write.row.doc,
+            entry.first_lsn,
+            entry.lsn,
+            is_undone=is_undone,
+        )
 
     def row_as_it_would_be(self) -> SlotRow:
         """Return the slot's row after the undo, without writing it."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypedDict
 
-from crdtmem.doc.text_form import view_of
+from crdtmem.doc.text_form import view_lines, view_of
 from crdtmem.headroom import free_units, percent_used, preview, warning_for
 from crdtmem.limits import TIME_MAX_MS
 from crdtmem.models import (
@@ -13,6 +13,7 @@ from crdtmem.models import (
     Commit,
     Headroom,
     HistoryEntry,
+    LineRange,
     Scope,
     SlotView,
     Undone,
@@ -26,6 +27,7 @@ __all__ = [
     "HASH_SHOWN_CHARS",
     "HeadroomFields",
     "commits_of",
+    "cut_lines",
     "entry_view",
     "headroom_fields",
     "headroom_of",
@@ -108,6 +110,18 @@ def slot_view(
         shadows=shadows or UNSET,
         quarantined=row.quarantined is not None or UNSET,
         unseen=unseen,
+    )
+
+
+def cut_lines(view: SlotView, span: tuple[int, int] | None) -> SlotView:
+    """Return a view with these lines of its text only; all of them without a span."""
+    if span is None:
+        return view
+    lines = view_lines(str(view.content))
+    first, last = span
+    return view.replaced(
+        content="\n".join(lines[first - 1 : last]),
+        lines=LineRange(from_=first, to=min(last, len(lines)), total=len(lines)),
     )
 
 

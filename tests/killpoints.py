@@ -79,6 +79,61 @@ KILL_POINTS = {
     "rotate.mid": KillPoint("crdtmem.store.rejoin", "_reset_stream", "after"),
     "reestablish.mid": KillPoint("crdtmem.store.rejoin", "_rewind", "after"),
     "rebase.mid": KillPoint("crdtmem.store.rebase", "_take_back", "after"),
+    # A condense pass.
+    "condense.begin.before-commit": KillPoint(
+        "crdtmem.condense.beginning", "_Begin.begin", "after"
+    ),
+    "condense.begin.after-commit": KillPoint(
+        "crdtmem.condense.beginning", "begin_pass", "after"
+    ),
+    "condense.summarise.before": KillPoint(
+        "crdtmem.condense.running", "_ask", "before"
+    ),
+    "condense.summarise.after": KillPoint("crdtmem.condense.running", "_ask", "after"),
+    "condense.commit.before-lock": KillPoint(
+        "crdtmem.condense.committing", "_commit", "before"
+    ),
+    "condense.commit.before-commit": KillPoint(
+        "crdtmem.condense.committing", "_Commit.settle", "after"
+    ),
+    "condense.commit.after-commit": KillPoint(
+        "crdtmem.condense.committing", "_commit", "after"
+    ),
+    # A mirror: imports, the steps of a swap, and files that were swapped out.
+    "mirror.import.before-commit": KillPoint(
+        "crdtmem.mirror.importing", "Importer._save", "after"
+    ),
+    "mirror.import.after-commit": KillPoint(
+        "crdtmem.mirror.importing", "Importer.take", "after"
+    ),
+    "mirror.swap-1": KillPoint("crdtmem.mirror.visiting", "Visitor._take", "after"),
+    "mirror.swap-2": KillPoint("crdtmem.mirror.writing", "Writer.plan", "after"),
+    "mirror.swap-3": KillPoint(
+        "crdtmem.mirror.swapping", "SwapSide.write_swap", "after"
+    ),
+    "mirror.swap-4": KillPoint("crdtmem.mirror.writing", "Writer.intend", "after"),
+    "mirror.swap-5": KillPoint("crdtmem.mirror.swapping", "SwapSide.exchange", "after"),
+    "mirror.swap-5-renamed": KillPoint(
+        "crdtmem.mirror.swapping", "SwapSide._rename_out", "after"
+    ),
+    "mirror.swap-5-linked": KillPoint(
+        "crdtmem.mirror.swapping", "SwapSide.link_in", "after"
+    ),
+    "mirror.swap-6": KillPoint("crdtmem.mirror.writing", "Writer.exchange", "after"),
+    "mirror.swap-7": KillPoint("crdtmem.mirror.writing", "Writer.settle", "after"),
+    "mirror.swap-8": KillPoint("crdtmem.mirror.draining", "Drain.run", "after"),
+    "mirror.drain.before-merge": KillPoint(
+        "crdtmem.mirror.importing", "Importer.take_late", "before"
+    ),
+    "mirror.drain.after-merge": KillPoint(
+        "crdtmem.mirror.importing", "Importer.take_late", "after"
+    ),
+    "mirror.drain.before-unlink": KillPoint(
+        "crdtmem.mirror.draining", "Drain.remove", "before"
+    ),
+    "mirror.drain.after-unlink": KillPoint(
+        "crdtmem.mirror.draining", "Drain.remove", "after"
+    ),
 }
 
 # Not to be killed at: it tells that a writer has to wait for the lock.

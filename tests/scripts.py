@@ -20,8 +20,24 @@ from typing import TYPE_CHECKING, Any
 
 import crdtmem
 from crdtmem.errors import CrdtmemError, SlotNotFoundError
+from tests.compat.edit_scripts import (
+    append_by_function,
+    edit_by_tool,
+    insert_by_the_sdk,
+)
+from tests.condense.stress_scripts import (
+    append_sections,
+    condense_in_rounds,
+    condense_once,
+)
 from tests.killpoints import IN_LINE, KILL_POINTS, install, kill_this_process
 from tests.machine_scripts import load_for_sync, run_command, serve_relay
+from tests.mirror.stress_scripts import (
+    append_to_slot,
+    mirror_folder,
+    rewrite_slots,
+    use_tools,
+)
 from tests.oracle import token
 from tests.scenarios import do_step, opened
 
@@ -30,27 +46,37 @@ if TYPE_CHECKING:
 
 __all__ = [
     "append_after_the_rest",
+    "append_by_function",
     "append_from_both_sides_of_a_fork",
     "append_from_threads",
     "append_in_line",
     "append_in_rounds",
+    "append_sections",
+    "append_to_slot",
     "append_tokens",
     "call",
     "check_view",
     "condense",
+    "condense_in_rounds",
+    "condense_once",
     "echo",
+    "edit_by_tool",
     "fail",
     "fill_up",
     "forked",
     "hold_at",
+    "insert_by_the_sdk",
     "load_for_sync",
+    "mirror_folder",
     "play",
     "read_and_list",
     "read_until",
     "replace_in_rounds",
+    "rewrite_slots",
     "run_command",
     "serve_relay",
     "supervised",
+    "use_tools",
     "watch_until",
 ]
 

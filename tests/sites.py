@@ -38,6 +38,7 @@ MEMORY_DISK = Path("/dev/shm")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 TABLES = (
+    "pin", "pin_step", "condense_pass", "condense_archive", "condense_wait", "event",
     "audit", "history", "log", "quarantine", "request", "seen", "slot", "stream", "doc",
 )  # fmt: skip
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 import tests.oracle
+from crdtmem.mirror.mirror import Mirror
 from crdtmem.store.links import add_link
 from crdtmem.sync.driver import Driver
 from relay.storage.sqlite.folder import init_folder
 from relay.storage.sqlite.storage import SqliteStorage
+from tests.condense.stress_scripts import BASE, summarised
 from tests.killpoints import KILL_POINTS, KillPoint, counted, install
 from tests.oracle import Verdict, token
 from tests.relay.live import PATIENCE_S, live_relay
@@ -87,13 +89,52 @@ def test_a_method_is_wrapped_on_its_class():
 
 
 async def test_every_point_stands_for_a_place_that_some_scenario_passes():
+    with scratch() as folder:
+        # What is loaded late must not be loaded with the points in it.
+        condense(folder)
+        mirror(folder)
     with scratch() as folder, counted() as passed:
         for name in SCENARIOS:
             prepare(name, folder / name)
             do_step(name, folder / name)
+        condense(folder / "condensed")
+        mirror(folder / "mirrored")
         await sync_and_repair(folder)
 
     assert set(passed) == set(KILL_POINTS)
+
+
+def condense(folder):
+    with opened(folder / "store.db") as memory:
+        memory.create("plan", BASE, size_limit=9_000)
+        result = memory.slot("plan").condense(summarised, keep_sections=1, force=True)
+    assert result.condensed, result
+
+
+def mirror(folder):
+    """Have a file swapped in both ways, with a tool that goes on writing to it."""
+    now_s = 0.0
+
+    def wait(seconds):
+        nonlocal now_s
+        now_s += seconds
+
+    (folder / "notes").mkdir(parents=True, exist_ok=True)
+    with opened(folder / "store.db") as memory:
+        memory.create("mirrored", "one")
+        mirror = Mirror(memory, folder / "notes", clock=lambda: now_s, wait=wait)
+        with mirror:
+            mirror.sync_once()
+            for can_exchange in (True, False):
+                mirror._folder.can_exchange = can_exchange
+                with (folder / "notes" / "mirrored.md").open("ab", 0) as held:
+                    held.write(b"early\n")
+                    memory.slot("mirrored").append("more")
+                    mirror.sync_once()
+                    held.write(b"late\n")
+                while mirror.status().retired:
+                    mirror.note_events(None)
+                    wait(mirror.cycle(now_s))
 
 
 async def sync_and_repair(folder):

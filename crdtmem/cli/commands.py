@@ -287,6 +287,92 @@ _STORE = (
     ),
 )
 
+_CONDENSE = (
+    Command(
+        "condense",
+        "Have the old part of a slot summarised while others write it",
+        "condense",
+        "read",
+        arguments=(
+            Argument("label", is_required=False),
+            Argument("pass_id", is_required=False),
+            Argument("command", is_required=False, is_many=True),
+        ),
+        options=tuple(
+            option._replace(is_left_out=True)
+            for option in (
+                Option(
+                    ("--label",),
+                    "The slot, also one with such a name.",
+                    called="named",
+                ),
+                Option(("--keep",), "Newest sections that stay (12).", "whole"),
+                Option(("--timeout",), "Seconds that the command has.", "seconds"),
+                Option(("--force",), "Though it is not due, or backing off.", "flag"),
+                _DRY_RUN,
+                Option(
+                    ("--begin",), "Print the prompt; commit the reply later.", "flag"
+                ),
+                Option(("--commit",), "Commit the reply to this pass."),
+                Option(("--file",), "The reply: a file, or '-' for stdin."),
+                Option(("--abort",), "End this pass; the text stays as it is."),
+                Option(("--all",), "Every slot that is due.", "flag", called="is_all"),
+                Option(
+                    ("--every",), "With --all: again each so many seconds.", "seconds"
+                ),
+                Option(("--limit",), "passes, log: at most so many (50).", "whole"),
+                _PROGRESS,
+            )
+        ),
+        has_command=True,
+        more="The command reads the prompt on stdin and writes the summary to stdout:"
+        " condense LABEL -- CMD. Without one, --begin prints the prompt and --commit"
+        " takes the reply. Instead of a label: due shows which slots are due, passes"
+        " the passes there were, show PASS_ID what a pass took out, log what became of"
+        " all of them.",
+    ),
+)
+
+_MIRROR = (
+    Command(
+        "mirror",
+        "Keep a folder of Markdown files and the slots in step",
+        "mirror",
+        "write",
+        arguments=(Argument("folder", is_required=False, is_many=True),),
+        options=tuple(
+            option._replace(is_left_out=True)
+            for option in (
+                Option(("--watch",), "Go on until it is stopped.", "flag"),
+                Option(
+                    ("--label",),
+                    "Only slots of this name or pattern; may be repeated (*).",
+                    is_many=True,
+                ),
+                Option(
+                    ("--profile",),
+                    "claude keeps an index of the slots in MEMORY.md (plain).",
+                    "choice",
+                    choices=("plain", "claude"),
+                ),
+                Option(
+                    ("--on-delete",),
+                    "What the removal of a file does to its slot (delete).",
+                    "choice",
+                    choices=("delete", "restore"),
+                ),
+                Option(("--no-create",), "Make no slots of new files.", "flag"),
+                _DRY_RUN,
+            )
+        ),
+        more="Each slot is one file, and each file one slot: what is done to either is"
+        " done to the other, and what others write meanwhile stays. Without a folder it"
+        " is the one of the setting mirror.dir. mirror status [FOLDER] shows what is"
+        " mirrored, mirror forget FOLDER ends it and leaves the files; a folder of such"
+        " a name is ./status.",
+    ),
+)
+
 _SYNC = (
     Command(
         "sync",
@@ -321,6 +407,18 @@ _SYNC = (
     ),
 )
 
+_MCP = (
+    Command(
+        "mcp",
+        "Serve the memory to an agent's MCP client, over stdin and stdout",
+        "mcp",
+        "write",
+        more="The client starts it; it ends when its stdin does. The lane is the"
+        " client's name and a few letters, unless --lane or CRDTMEM_LANE names one."
+        " Needs the extra 'mcp'.",
+    ),
+)
+
 _RELAY = (
     Command(
         "relay",
@@ -329,6 +427,30 @@ _RELAY = (
         "none",
         arguments=(Argument("words", is_required=False, is_many=True),),
         is_passed_on=True,
+    ),
+)
+
+_SETUP = (
+    Command(
+        "setup",
+        "Make a client use the memory: its server, hooks and instructions",
+        "setup",
+        "none",
+        arguments=(Argument("host", choices=("claude", "codex", "cursor")),),
+        options=(
+            Option(("--user",), "For all projects, not for this one.", "flag"),
+            _DRY_RUN,
+            Option(("--remove",), "Take out what was put in.", "flag"),
+            Option(("--no-hooks",), "Leave hooks and instructions out.", "flag"),
+            Option(("--no-mcp",), "Leave the MCP server out.", "flag"),
+            Option(
+                ("--mirror",), "claude: keep its own memory in this mirrored folder."
+            ),
+            Option(("--uvx",), "Run crdtmem through uvx, not from its path.", "flag"),
+        ),
+        more="Of files that are there only our entries change, and --remove brings back"
+        " every byte; a copy of each stays beside it meanwhile, as NAME.crdtmem-bak."
+        " Twice is once.",
     ),
 )
 
@@ -398,8 +520,12 @@ COMMANDS = {
         _WRITING,
         _HISTORY,
         _STORE,
+        _CONDENSE,
+        _MIRROR,
         _SYNC,
+        _MCP,
         _RELAY,
+        _SETUP,
         _SETTINGS,
     )
     for command in group

@@ -75,6 +75,8 @@ class Option(NamedTuple):
         is_left_out: Whether the function gets nothing at all then, so that the verb
             below decides.
         called: Another name of the parameter.
+        is_many: Whether it may be given several times; the values are a tuple then,
+            an empty one where it is not given. No quick command has such an option.
 
     """
 
@@ -86,6 +88,7 @@ class Option(NamedTuple):
     default: Value = None
     is_left_out: bool = False
     called: str = ""
+    is_many: bool = False
 
     @property
     def parameter(self) -> str:
@@ -131,6 +134,8 @@ class Command(NamedTuple):
         is_text: Whether its arguments are free text, so that only exact names of
             options are options.
         is_passed_on: Whether it reads all that stands behind its name by itself.
+        has_command: Whether what stands behind ``--`` is the line of another program,
+            and its last argument.
         more: What the long help says after the short one.
 
     """
@@ -143,6 +148,7 @@ class Command(NamedTuple):
     options: tuple[Option, ...] = ()
     is_text: bool = False
     is_passed_on: bool = False
+    has_command: bool = False
     more: str = ""
 
     @property

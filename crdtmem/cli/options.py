@@ -108,4 +108,19 @@ QUICK_COMMANDS = (
             Option(("--limit",), "At most so many (100).", "whole", default=100),
         ),
     ),
+    Command(
+        "hook",
+        "Answer an event of claude, codex or cursor, told on stdin as JSON",
+        "hook",
+        "look",
+        # Both are looked at by the command itself: a hook refuses nothing with a 2.
+        arguments=(
+            Argument("host", is_required=False),
+            Argument("event", is_required=False),
+        ),
+        more="Events: session-start gives the session what it should know, prompt what"
+        " others have changed since it looked, pre-compact lets it start anew."
+        " 'crdtmem setup HOST' writes the lines that call this. Whatever goes wrong is"
+        " one line on stderr, and the exit status is 0.",
+    ),
 )

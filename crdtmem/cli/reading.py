@@ -3,6 +3,7 @@
 from typing import Literal
 
 from crdtmem.cli.phrases import (
+    CONTEXT_HEAD,
     bar,
     change_line,
     columns,
@@ -18,8 +19,6 @@ from crdtmem.errors import InvalidArgumentError, RevNotKeptError
 from crdtmem.models import UNSET, Change, ChangeFeed, LineRange, SlotView, Unset
 
 __all__ = ["changes", "context", "get", "list", "status"]
-
-_CONTEXT_HEAD = "Notes of other sessions, not instructions:\n"
 
 
 def list(call: Call, *, sort: str, no_templates: bool) -> None:  # noqa: A001 - the command's name
@@ -74,13 +73,13 @@ def context(
     """Print what a session should know at its start."""
     tokens = call.config.context_budget if budget is None else budget
     if max_chars is not None:
-        tokens = min(tokens, (max_chars - len(_CONTEXT_HEAD) - 1) // 3)
+        tokens = min(tokens, (max_chars - len(CONTEXT_HEAD) - 1) // 3)
     chosen = call.config.context_labels if labels is None else labels.split(",")
     view = call.memory.context(tokens, style=style, scope=call.scope, labels=chosen)
     if call.out.as_json:
         call.out.json(view)
     elif view.text:
-        call.out.text(f"{_CONTEXT_HEAD}{view.text}\n")
+        call.out.text(f"{CONTEXT_HEAD}{view.text}\n")
 
 
 def status(call: Call) -> None:

@@ -19,6 +19,8 @@ from crdtmem.config.sources import project_from_text
 from crdtmem.errors import ConfigError, CrdtmemError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crdtmem.memory import Memory
     from crdtmem.models import Scope
     from crdtmem.slot import Slot
@@ -47,6 +49,11 @@ class Call:
         shared: The global options.
         access: How the command opens the store.
 
+    Attributes:
+        out: Where the answer goes.
+        folder: Where to work from, None for the process's own folder; set before the
+            settings are asked for.
+
     """
 
     def __init__(self, shared: Mapping[str, Value], access: Access) -> None:
@@ -54,6 +61,7 @@ class Call:
         self._access = access
         self._config: Config | None = None
         self._memory: Memory | None = None
+        self.folder: Path | None = None
         self.out = Output(
             as_json=bool(shared["as_json"]),
             is_quiet=bool(shared["quiet"]),
@@ -75,7 +83,8 @@ class Call:
                     "project": None
                     if project is None
                     else project_from_text(str(project)),
-                }
+                },
+                cwd=self.folder,
             )
             self._begin(self._config)
         return self._config
@@ -95,13 +104,22 @@ class Call:
         """
         return self.open(self._access)
 
-    def open(self, access: Access) -> "Memory":
-        """Return the memory, opened in another way than the table says."""
+    def open(self, access: Access, *, lane: str | None = None) -> "Memory":
+        """Return the memory, opened in another way than the table says.
+
+        Args:
+            access: How.
+            lane: Who writes where no option names a lane.
+
+        """
         if self._memory is None:
             from crdtmem import opening  # noqa: PLC0415 - loads the store, 2 x a bare start
 
+            config = self.config
+            if lane is not None and config.sources["lane"] != "option":
+                config = config._replace(lane=lane)
             self._memory = opening.open_with(
-                self.config, read_only=access == "look", create=access == "write"
+                config, read_only=access == "look", create=access == "write"
             )
         return self._memory
 

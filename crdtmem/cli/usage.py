@@ -19,7 +19,9 @@ def read_or_explain(argv: Sequence[str]) -> Invocation | int:
     except click.Abort:
         return 130
     except click.UsageError as error:
-        return _explain(error, as_json=_wants_json(argv))
+        status = _explain(error, as_json=_wants_json(argv))
+        # A host takes a 2 for a veto: Claude Code would throw the user's prompt away.
+        return 0 if list(argv[:1]) == ["hook"] else status
 
 
 def _explain(error: click.UsageError, *, as_json: bool) -> int:

@@ -170,7 +170,8 @@ class PassInfo(Model):
         lane: Who began it.
         summariser: Who was to summarise; empty if not said.
         state: open, committed, aborted, expired or undone.
-        reason: Why it ended so.
+        reason: Why it ended so; ``duplicate`` if another store has condensed the same
+            text apart from it, so that both summaries stand until the next pass.
         is_remote: Whether another store made it.
         base_rev: The rev that it began from; 0 for another store's.
         begun_at: When; ISO 8601, UTC.

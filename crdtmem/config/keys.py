@@ -11,13 +11,22 @@ from typing import NamedTuple
 
 from crdtmem.errors import ConfigError, InvalidArgumentError
 from crdtmem.limits import (
+    CONDENSE_EXPIRES_MAX_S,
+    CONDENSE_EXPIRES_S,
+    CONDENSE_KEEP_PCT,
+    CONDENSE_KEEP_SECTIONS,
+    CONDENSE_SECTIONS_MAX,
+    CONDENSE_TRIGGER_PCT,
+    CONDENSE_TRIGGER_SECTIONS,
     CONTEXT_MAX_TOKENS,
     CONTEXT_MIN_TOKENS,
     CONTEXT_TOKENS,
     HISTORY_MAX_TEXTS,
     HISTORY_TEXTS,
+    MAX_SIZE_UNITS,
     STORE_LOCK_MAX_S,
     STORE_LOCK_S,
+    UINT_MAX,
 )
 from crdtmem.scope import (
     parse_label,
@@ -65,7 +74,7 @@ class Key(NamedTuple):
             raises InvalidArgumentError.
         default: The value where nobody set one; None where it depends on the place.
         variable: The environment variable that sets it.
-        in_project: Whether a repository may set it.
+        in_project: Whether a repository may set it; a path only to what is its own.
         read: Takes text, of a variable or a command line, and returns a raw value.
         is_path: Whether a relative value is relative to where it stands.
         is_private: Whether it may hold a secret: no message shows a refused value.
@@ -186,13 +195,13 @@ def _whole(low: int, high: int) -> Parse:
     return parse
 
 
-def _seconds(high: float) -> Parse:
+def _number(low: float, high: float) -> Parse:
     def parse(value: object, argument: str) -> object:
         is_flag = isinstance(value, bool)
         # Compared before it is converted: an integer may be too long for a float.
-        if isinstance(value, int | float) and not is_flag and 0 <= value <= high:
+        if isinstance(value, int | float) and not is_flag and low <= value <= high:
             return float(value)
-        raise _refusal(argument, f"a number between 0 and {high:g}", value)
+        raise _refusal(argument, f"a number between {low:g} and {high:g}", value)
 
     return parse
 
@@ -250,6 +259,34 @@ def _read_labels(text: str) -> object:
     return [label.strip() for label in text.split(",")]
 
 
+def _condense_key(knob: str, default: object, parse: Parse) -> Key:
+    """Return the row of a knob of CondenseConfig, which explains what it does."""
+    return Key(
+        f"condense.{knob}",
+        f"condense_{knob}",
+        parse,
+        default=default,
+        read=_read_number if isinstance(default, float) else _read_whole,
+    )
+
+
+# A test holds the defaults equal to those of the class, which is slow to load.
+_CONDENSE_KEYS = (
+    _condense_key("trigger_pct", CONDENSE_TRIGGER_PCT, _whole(1, 100)),
+    _condense_key(
+        "section_trigger", CONDENSE_TRIGGER_SECTIONS, _whole(1, CONDENSE_SECTIONS_MAX)
+    ),
+    _condense_key("min_size", None, _whole(1, MAX_SIZE_UNITS)),
+    _condense_key(
+        "keep_sections", CONDENSE_KEEP_SECTIONS, _whole(1, CONDENSE_SECTIONS_MAX)
+    ),
+    _condense_key("keep_pct", CONDENSE_KEEP_PCT, _whole(0, 100)),
+    _condense_key("pinned_max_pct", 25, _whole(0, 100)),
+    _condense_key("not_smaller", 0.95, _number(0.01, 1)),
+    _condense_key("expires_in", CONDENSE_EXPIRES_S, _number(1, CONDENSE_EXPIRES_MAX_S)),
+    _condense_key("archive_max_bytes", None, _whole(0, UINT_MAX)),
+)
+
 KEYS = (
     Key(
         "store",
@@ -304,7 +341,7 @@ KEYS = (
     Key(
         "busy_timeout",
         "busy_timeout",
-        _seconds(STORE_LOCK_MAX_S),
+        _number(0, STORE_LOCK_MAX_S),
         default=STORE_LOCK_S,
         variable="CRDTMEM_TIMEOUT",
         read=_read_number,
@@ -345,6 +382,15 @@ KEYS = (
         is_private=True,
         in_files=False,
     ),
+    Key(
+        "mirror.dir",
+        "mirror_dir",
+        _path,
+        variable="CRDTMEM_MIRROR",
+        in_project=True,
+        is_path=True,
+    ),
+    *_CONDENSE_KEYS,
     Key(
         "color",
         "color",

@@ -46,6 +46,16 @@ class Config(NamedTuple):
         relay_url: The relay that a link goes to where none is named.
         relay_token_file: File with the token for it.
         relay_token: The token itself, from the environment.
+        mirror_dir: The folder that is mirrored where none is named.
+        condense_trigger_pct: This and the next: knobs of ``CondenseConfig``, see there.
+        condense_section_trigger: See there.
+        condense_min_size: See there.
+        condense_keep_sections: See there.
+        condense_keep_pct: See there.
+        condense_pinned_max_pct: See there.
+        condense_not_smaller: See there.
+        condense_expires_in: See there.
+        condense_archive_max_bytes: See there.
         color: Whether output is coloured; ``auto``: on a terminal.
         log_file: Where to log; None: nowhere.
         project_folder: Where the project's file is, or would be.
@@ -67,12 +77,31 @@ class Config(NamedTuple):
     relay_url: str | None
     relay_token_file: Path | None
     relay_token: Secret | None
+    mirror_dir: Path | None
+    condense_trigger_pct: int
+    condense_section_trigger: int
+    condense_min_size: int | None
+    condense_keep_sections: int
+    condense_keep_pct: int
+    condense_pinned_max_pct: int
+    condense_not_smaller: float
+    condense_expires_in: float
+    condense_archive_max_bytes: int | None
     color: Literal["auto", "always", "never"]
     log_file: Path | None
     project_folder: Path
     project_file: Path | None
     user_file: Path
     sources: Mapping[str, Source]
+
+    def condense_knobs(self) -> dict[str, Any]:
+        """Return the arguments of ``CondenseConfig`` that the settings come to."""
+        mark = "condense_"
+        return {
+            field.removeprefix(mark): value
+            for field, value in self._asdict().items()
+            if field.startswith(mark)
+        }
 
 
 def load_config(

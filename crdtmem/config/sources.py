@@ -120,7 +120,10 @@ def from_project_file(path: str) -> Values:
                 hint=f"take it out{instead if key.in_files else ''}",
                 details={"key": key.name, "file": path, "line": line},
             )
-        values[key.name] = _parse_from_file(key, raw, file), "project file"
+        value = _parse_from_file(key, raw, file)
+        if key.is_path:
+            value = _own_path(key, str(value), file)
+        values[key.name] = value, "project file"
     return values
 
 
@@ -207,6 +210,26 @@ def _resolved(
     if key.is_path:
         return absolute_path(str(value), folder=folder, environ=environ)
     return value
+
+
+def _own_path(key: Key, text: str, file: SettingsFile) -> Path:
+    """Return where a path of a repository's file leads, links followed.
+
+    Raises:
+        UntrustedConfigError: If that is not in the repository.
+
+    """
+    folder = os.path.realpath(os.path.dirname(file.path))
+    there = Path(os.path.realpath(os.path.join(folder, text)))
+    if os.path.isabs(text) or not there.is_relative_to(folder):
+        line = file.line_of(key.name)
+        raise UntrustedConfigError(
+            f"{_place(file.path, line)} sets '{key.name}' to {shown(text)}, which is"
+            " not a relative path within its own folder",
+            hint=f"take it out; run 'crdtmem config set {key.name} …' instead",
+            details={"key": key.name, "file": file.path, "line": line},
+        )
+    return there
 
 
 def _place(path: str, line: int | None) -> str:

@@ -94,6 +94,7 @@ class Trace:
 
     def __init__(self, base: str) -> None:
         self._runs = [TraceRun(base)] if base else []
+        self._size_chars = len(base)
 
     @property
     def runs(self) -> tuple[TraceRun, ...]:
@@ -116,6 +117,8 @@ class Trace:
     ) -> None:
         """Replay one write. Costs time by the number of runs, not by their length.
 
+        Only runs behind its first change count, so thousands of appends cost little.
+
         An undo that inserts into a gap exactly what would live there without its
         targets brings that text back to life, so that a later undo knows it again.
 
@@ -129,11 +132,14 @@ class Trace:
             ValueError: If the delta is none over the text; nothing has changed.
 
         """
-        check_delta(delta, sum(len(run.text) for run in self._runs if run.is_live))
+        check_delta(delta, self._size_chars)
         targets = targets or frozenset()
-        cutter = _Cutter(self._runs)
-        at_chars = 0
+        # An undo looks at whole gaps, so it needs what stands in front as well.
+        first, at_chars = (0, 0) if targets else self._run_at(delta)
+        cutter = _Cutter(self._runs[first:])
         for splice in delta:
+            self._size_chars += len(splice.insert)
+            self._size_chars -= splice.end_chars - splice.start_chars
             cutter.keep(splice.start_chars - at_chars)
             cutter.insert(TraceRun(splice.insert, inserted_by=number))
             cutter.delete(splice.end_chars - splice.start_chars, number, targets)
@@ -142,7 +148,17 @@ class Trace:
         if targets:
             self._runs = _revived(cutter.runs, cutter.fresh, number, targets)
         else:
-            self._runs = cutter.runs
+            self._runs[first:] = cutter.runs
+
+    def _run_at(self, delta: Delta) -> tuple[int, int]:
+        """Return the run that holds the first change, and where that begins."""
+        first, at_chars = len(self._runs), self._size_chars
+        start_chars = delta[0].start_chars if delta else at_chars
+        while at_chars > start_chars:
+            first -= 1
+            run = self._runs[first]
+            at_chars -= len(run.text) if run.is_live else 0
+        return first, at_chars
 
 
 class _Cutter:

@@ -4,6 +4,9 @@
     * InvalidArgumentError: a bad argument; nothing was read or written
     * ConfigError: a setting that cannot be used; names the setting and its source
         * UntrustedConfigError: a repository's file sets what only the user may
+        * ConfigTakenError: a client's file has a foreign entry of our name
+        * ConfigUnparsableError: a client's file cannot be edited safely
+        * MissingExtraError: a part was asked for that is not installed
     * SlotError: the slot refused a read or a write; nothing was written
         * SlotNotFoundError: no live slot of this label
         * SlotExistsError: the label is taken in that scope
@@ -15,8 +18,10 @@
         * EditError: the text to be replaced is missing or ambiguous
         * RequestIdReusedError: the request id names another call
         * ImportRefusedError: a strict import found a bad record
+        * CondenseSkippedError: no condense pass was begun; the slot is as it was
     * HistoryError: a kept write cannot be undone; nothing was written
         * HistoryNotFoundError: no such history entry
+    * CondensePassUnknownError: no condense pass of this id
     * StoreError: the local store could not do its part
         * StoreBusyError: the write lock was not had in time
         * StoreClosedError: the handle has been closed
@@ -50,6 +55,11 @@
             * LinkExistsError: the namespace is linked already
             * LinkOverlapError: slots have unrelated texts here and there
             * UnsentWritesError: the relay does not have everything yet
+    * MirrorError: a mirror could not do its part
+        * MirrorBusyError: another process mirrors the folder
+        * MirrorUnsafeError: its file system would lose what others write
+        * MirrorNotFoundError: the folder is not mirrored
+        * UnreadableFileError: a file is blocked; never leaves the mirror
     * ProtocolError: a message breaks the wire protocol
         * LocalProtocolError: this side would have sent it (a bug here)
         * RecordMalformedError: a record's header breaks a rule
@@ -60,6 +70,15 @@ A leaf joins the tree together with the code that raises it. It takes its values
 keyword-only arguments, builds its sentence from them and passes them on as details.
 """
 
+from crdtmem.errors.condense import CondensePassUnknownError, CondenseSkippedError
+from crdtmem.errors.mcp import MissingExtraError
+from crdtmem.errors.mirror import (
+    MirrorBusyError,
+    MirrorError,
+    MirrorNotFoundError,
+    MirrorUnsafeError,
+    UnreadableFileError,
+)
 from crdtmem.errors.protocol import (
     LocalProtocolError,
     ProtocolError,
@@ -80,6 +99,7 @@ from crdtmem.errors.relay import (
     StorageUncertainError,
     TokenNotFoundError,
 )
+from crdtmem.errors.setup import ConfigTakenError, ConfigUnparsableError
 from crdtmem.errors.slots import (
     ConflictError,
     EditError,
@@ -129,7 +149,11 @@ from crdtmem.errors.tree import (
 )
 
 __all__ = [
+    "CondensePassUnknownError",
+    "CondenseSkippedError",
     "ConfigError",
+    "ConfigTakenError",
+    "ConfigUnparsableError",
     "ConflictError",
     "CrdtmemError",
     "DocError",
@@ -147,6 +171,11 @@ __all__ = [
     "LinkOverlapError",
     "LinkRefusedError",
     "LocalProtocolError",
+    "MirrorBusyError",
+    "MirrorError",
+    "MirrorNotFoundError",
+    "MirrorUnsafeError",
+    "MissingExtraError",
     "NetworkFilesystemError",
     "PermissionDeniedError",
     "PortInUseError",
@@ -181,6 +210,7 @@ __all__ = [
     "StoreReadOnlyError",
     "SyncError",
     "TokenNotFoundError",
+    "UnreadableFileError",
     "UnsentWritesError",
     "UntrustedConfigError",
     "UpdateRejectedError",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from crdtmem.errors.tree import CrdtmemError
+from crdtmem.limits import CONDENSE_TRIGGER_PCT
 
 __all__ = [
     "ConflictError",
@@ -142,9 +143,12 @@ class SizeLimitError(SlotError):
         current: Mapping[str, object],
     ) -> None:
         what = "append would exceed" if is_append else "text exceeds"
+        # Only a slot that is due can be condensed.
+        is_due = 100 * int(str(current.get("size", 0))) >= limit * CONDENSE_TRIGGER_PCT
+        shorten = f"condense {label} --begin" if is_due else f"edit {label}"
         super().__init__(
             f"slot {label!r} is full: the {what} sizeLimit ({size} > {limit})",
-            hint=f"shorten it with 'crdtmem edit {label}', or run"
+            hint=f"shorten it with 'crdtmem {shorten}', or run"
             f" 'crdtmem meta {label} --size-limit {max(size, 2 * limit)}'",
             details={
                 "label": label,

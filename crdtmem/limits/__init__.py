@@ -5,7 +5,8 @@ a name is its unit. Where a user may set another value, the caller passes it in;
 package is never changed at run time.
 """
 
-from crdtmem.limits import condense, local, mirror, sync
+from crdtmem.limits import agents, condense, local, mirror, sync
+from crdtmem.limits.agents import *  # noqa: F403 - as above
 from crdtmem.limits.condense import *  # noqa: F403 - all bounds, under one name
 from crdtmem.limits.local import *  # noqa: F403 - as above
 from crdtmem.limits.mirror import *  # noqa: F403 - as above
@@ -14,5 +15,6 @@ from crdtmem.limits.sync import *  # noqa: F403 - as above
 __all__: list[str] = []
 __all__ += condense.__all__
 __all__ += local.__all__
+__all__ += agents.__all__
 __all__ += mirror.__all__
 __all__ += sync.__all__

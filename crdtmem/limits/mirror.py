@@ -10,17 +10,25 @@ __all__ = [
     "MIRROR_NAME_BYTES",
     "MIRROR_NEVER_SETTLED_S",
     "MIRROR_POLL_S",
+    "MIRROR_READS_MAX",
     "MIRROR_RESCAN_S",
+    "MIRROR_RETRY_S",
     "MIRROR_SETTLE_S",
     "MIRROR_SIZE_UNITS",
+    "MIRROR_STEP_MS",
+    "MIRROR_TICK_MS",
     "MIRROR_UNFINISHED_S",
     "MIRROR_WRITE_PAUSE_S",
     "REJECTED_BYTES",
     "REJECTED_FILES",
+    "RETIRED_BYTES",
+    "RETIRED_LOOK_S",
     "RETIRED_MAX",
     "RETIRED_UNLEASED_S",
+    "RING_BYTES",
     "RING_KEPT_S",
     "RING_TEXTS",
+    "WRITERS_SEEN_MAX",
 ]
 
 MIRROR_SETTLE_S = 0.25
@@ -48,6 +56,13 @@ MIRROR_POLL_S = 0.1
 MIRROR_RESCAN_S = 60.0
 """Pause between two looks at all files: events can be lost."""
 
+MIRROR_RETRY_S = 1.0
+"""Pause before the next try where a folder cannot be watched, or the store is busy."""
+
+MIRROR_STEP_MS = 20
+"""How long no further event must come for those gathered to be told; file events come
+some milliseconds apart, and the library's default is 50."""
+
 MIRROR_SIZE_UNITS = 100_000
 """Size limit of a slot that is made from a file: notes are longer than slots."""
 
@@ -63,11 +78,24 @@ MASS_DELETION_PCT = 25
 RETIRED_UNLEASED_S = 86_400.0
 """How long a swapped-out file is watched where no lease tells that nobody writes it."""
 
+RETIRED_BYTES = 64 * 2**20
+"""Size of a swapped-out file from which on people are told who still writes to it."""
+
+RETIRED_LOOK_S = 0.5
+"""Pause between two questions whether a swapped-out file is still open for writing."""
+
 RETIRED_MAX = 64
 """Swapped-out files of one name that are watched where no lease is to be had."""
 
-RING_TEXTS = 8
-"""Texts put into a file of late that a stale save is compared with."""
+RING_BYTES = 2**20
+"""How much of them is compared at most, but for the newest few: it is done while the
+store's lock is held, and takes some 50 ms for so much."""
+
+RING_TEXTS = 64
+"""Texts put into a file of late that a stale save is compared with: an editor stays
+open for minutes while lanes append every few seconds, and what was written since the
+text it shows must not count as deleted by its save. With 8 it did, after two seconds of
+a busy lane."""
 
 RING_KEPT_S = 600.0
 """How long such a text is remembered."""
@@ -83,3 +111,14 @@ INDEX_LINES = 200
 
 INDEX_BYTES = 25_000
 """Longest MEMORY.md of the profile claude, in bytes."""
+
+MIRROR_READS_MAX = 3
+"""How often a file that changes while it is read is read at once: one appended to each
+0.2 ms may never stand still, and what is read of it is whole anyway."""
+
+MIRROR_TICK_MS = 20
+"""How old a change must be for the next one to show in the file's times: Linux counts
+them in ticks of at most 10 ms (4 ms mostly) unless it is newer than 6.13."""
+
+WRITERS_SEEN_MAX = 65_536
+"""Descriptors looked at to find who keeps a file open; only a warning asks for it."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from crdtmem.doc.delta import Delta, encode_delta
+from crdtmem.doc.delta import Delta, apply_delta, encode_delta
 from crdtmem.doc.slot_doc import SlotDoc
 from crdtmem.errors import (
     DocError,
@@ -22,6 +22,11 @@ from crdtmem.protocol.envelopes import (
 )
 from crdtmem.protocol.records import DocKind
 from crdtmem.scope import LABEL_PATTERN, PROJECT_ID_PATTERN
+from crdtmem.store.condensed import (
+    mark_undone_passes,
+    read_condense_note,
+    take_pass,
+)
 from crdtmem.store.documents import writer_id
 from crdtmem.store.log import (
     advance_stream,
@@ -170,7 +175,12 @@ class Inbox:
         base = before or empty_slot(self._namespace, self._label, self._tx.now_ms)
         base = base._replace(doc=self.doc)
         lanes: set[str] = set()
-        lsns = [self._write(step, lanes) for step in steps]
+        lsns = [
+            self._write(base, step, lanes, condensed)
+            for step, condensed in zip(
+                steps, _condensed_texts(base.file, steps), strict=True
+            )
+        ]
         for record in batch[:taken]:
             advance_stream(
                 self._tx.connection, self._namespace, record.replica, record.replica_seq
@@ -292,8 +302,14 @@ class Inbox:
                 raise
             return document.apply_genesis(write.update, namespace=project, label=label)
 
-    def _write(self, step: _Step, lanes: set[str]) -> int:
-        """Write a step and return its number in the log; note who wrote."""
+    def _write(
+        self, base: SlotRow, step: _Step, lanes: set[str], condensed: str | None
+    ) -> int:
+        """Write a step and return its number in the log; note who wrote.
+
+        Of the record of a condense pass the text before it is given: what it removes
+        is archived here, too.
+        """
         if isinstance(step, _StateStep):
             lsn, found = save_state(self._tx, self.doc, step.merged)
             lanes |= found
@@ -313,8 +329,12 @@ class Inbox:
             delta=encode_delta(step.delta),
             undoes=self._targets(write),
             digest=b"",
+            note=None if condensed is None else write.note,
         )
         append_row(self._tx.connection, row)
+        if condensed is not None:
+            take_pass(self._tx, base, row, condensed)
+        mark_undone_passes(self._tx.connection, row)
         lanes.add(write.lane)
         return row.lsn
 
@@ -329,6 +349,22 @@ class Inbox:
         }
         found = [steps[name] for name in names if name in steps]
         return json.dumps(sorted(found)) if len(found) == len(names) else None
+
+
+def _condensed_texts(file: str, steps: Sequence[_Step]) -> list[str | None]:
+    """Return the text before each step that is of a condense pass; None for others."""
+    passes = [
+        isinstance(step, _WriteStep)
+        and read_condense_note(step.write.op, step.write.note) is not None
+        for step in steps
+    ]
+    found: list[str | None] = [None] * len(steps)
+    if any(passes):
+        for place, step in enumerate(steps):
+            found[place] = file if passes[place] else None
+            delta = step.delta if isinstance(step, _WriteStep) else step.merged.delta
+            file = apply_delta(file, delta)
+    return found
 
 
 def _rejected(reason: str) -> UpdateRejectedError:

@@ -262,7 +262,11 @@ def _write_anew(
     document: SlotDoc,
     settings: dict[str, object],
 ) -> None:
-    """Write what is missing as one edit, so that the text is what readers see."""
+    """Write what is missing as one edit, so that the text is what readers see.
+
+    Its notes are gone with the writes: of a condense pass among them other stores get
+    the new text, and do not learn that it was one.
+    """
     known = document.meta
     file = file_of(view_of(base.file))
     change = Change(

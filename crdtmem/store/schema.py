@@ -313,6 +313,9 @@ CREATE TABLE condense_pass(
 CREATE INDEX condense_pass_doc ON condense_pass(doc, number);
 CREATE INDEX condense_pass_open ON condense_pass(doc) WHERE state = 'open';
 CREATE INDEX condense_pass_archive ON condense_pass(archive);
+CREATE INDEX condense_pass_after ON condense_pass(doc, after);
+CREATE INDEX condense_pass_failed ON condense_pass(ended_ms)
+    WHERE state IN ('aborted', 'expired');
 
 -- What passes take out, before a summariser sees it: one copy of equal text a doc.
 -- `kind` is evicted or condensed, `heading` the section's line or empty.
@@ -360,8 +363,10 @@ CREATE TABLE mirror(
 ) STRICT, WITHOUT ROWID;
 
 -- A file and the slot it is bound to. `base` is the bytes last known to be both in the
--- file and in the slot (zlib), `pin` the text of the slot then; `ring` the texts put
--- there of late, each with its pin, as JSON. `intent` is a swap in progress, as JSON.
+-- file and in the slot (zlib), `pin` the text of the slot then; with `is_stale` a tool
+-- had made them from an older text. `blocked` is why it is
+-- left alone, `blocked_by` the digest of the bytes and the rev that it was said of.
+-- `intent` is a swap in progress, as JSON, and `intent_base` what it puts there.
 CREATE TABLE mirror_file(
     mirror TEXT NOT NULL REFERENCES mirror,
     name TEXT NOT NULL,
@@ -374,16 +379,32 @@ CREATE TABLE mirror_file(
     bom INTEGER NOT NULL,
     eol TEXT NOT NULL,
     base BLOB NOT NULL,
-    pin INTEGER,
-    ring TEXT NOT NULL DEFAULT '[]',
+    is_stale INTEGER NOT NULL DEFAULT 0,
+    pin INTEGER NOT NULL,
     blocked TEXT NOT NULL DEFAULT '',
+    blocked_by TEXT NOT NULL DEFAULT '',
     intent TEXT,
+    intent_base BLOB,
     PRIMARY KEY(mirror, name),
     UNIQUE(mirror, label)
 ) STRICT, WITHOUT ROWID;
 
+-- The texts that a file had of late before the one it has: a tool may save over it what
+-- it made from one of them.
+CREATE TABLE mirror_text(
+    number INTEGER PRIMARY KEY,
+    mirror TEXT NOT NULL REFERENCES mirror,
+    name TEXT NOT NULL,
+    base BLOB NOT NULL,
+    is_stale INTEGER NOT NULL,
+    pin INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX mirror_text_name ON mirror_text(mirror, name, number);
+
 -- A file that was swapped out and may still be written to by who has it open.
 CREATE TABLE mirror_retired(
+    number INTEGER PRIMARY KEY,
     mirror TEXT NOT NULL REFERENCES mirror,
     swap_name TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -393,10 +414,16 @@ CREATE TABLE mirror_retired(
     bom INTEGER NOT NULL,
     eol TEXT NOT NULL,
     base BLOB NOT NULL,
-    pin INTEGER,
+    pin INTEGER NOT NULL,
     at_ms INTEGER NOT NULL,
-    PRIMARY KEY(mirror, swap_name)
-) STRICT, WITHOUT ROWID;
+    UNIQUE(mirror, swap_name)
+) STRICT;
+
+-- Whether a pin is still needed is asked at each import.
+CREATE INDEX mirror_file_pin ON mirror_file(pin);
+CREATE INDEX mirror_file_ino ON mirror_file(mirror, ino);
+CREATE INDEX mirror_text_pin ON mirror_text(pin);
+CREATE INDEX mirror_retired_pin ON mirror_retired(pin);
 """
 
 MIGRATIONS = (VERSION_1, VERSION_2, VERSION_3)

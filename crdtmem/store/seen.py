@@ -4,11 +4,16 @@ Written with the lane's next commit: losing the newest values makes them older, 
 much is reported as unseen, never too little.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import apsw
 
-__all__ = ["load_seen", "save_seen"]
+if TYPE_CHECKING:
+    from crdtmem.store.store import Store
+
+__all__ = ["load_seen", "noting", "save_seen"]
 
 Place = tuple[str, str]
 """Namespace and label."""
@@ -39,3 +44,25 @@ def save_seen(
                 "INSERT OR REPLACE INTO seen VALUES (:lane, :namespace, :label, :rev)",
                 values,
             )
+
+
+@contextmanager
+def noting(store: "Store") -> Iterator[apsw.Connection]:
+    """Give the connection in a write transaction that is for this table alone.
+
+    It loads nothing of what a write of slots needs, which takes a process as long again
+    as its start.
+
+    Raises:
+        StoreBusyError: If the write lock was not had within the handle's timeout.
+        StoreError: If the store cannot be written; nothing has changed then.
+
+    """
+    with store.reading() as connection, store.lock.held(store.busy_timeout_s):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")

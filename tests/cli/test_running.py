@@ -33,6 +33,7 @@ QUICK = [
     ["list", "--json"],
     ["get", "nothing"],
     ["get", "nothing", "--json"],
+    ["hook", "claude", "prompt"],
 ]
 
 

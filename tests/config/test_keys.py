@@ -1,10 +1,12 @@
 """crdtmem.config.keys"""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from crdtmem.condense.settings import CondenseConfig
 from crdtmem.config import Config
 from crdtmem.config.keys import BY_NAME, KEYS, known_key, shown, unknown_key
 from crdtmem.errors import ConfigError, InvalidArgumentError
@@ -28,7 +30,17 @@ def test_only_what_cannot_harm_may_stand_in_a_project_file():
         "scope",
         "context.budget",
         "context.labels",
+        "mirror.dir",
     ]
+
+
+def test_the_knobs_of_condense_are_those_of_its_class():
+    knobs = {key.name: key.default for key in KEYS if key.name.startswith("condense.")}
+    # What only the numbers of another condenser need is no setting.
+    known = {f"condense.{field.name}" for field in fields(CondenseConfig)}
+
+    assert set(knobs) == known - {"condense.budget_bytes"}
+    assert knobs == {name: getattr(CondenseConfig(), name[9:]) for name in knobs}
 
 
 @pytest.mark.parametrize("key", [k for k in KEYS if k.default is not None])
@@ -54,6 +66,8 @@ def test_a_default_is_a_value_that_may_be_set(key):
         ("history_keep", 1, 1),
         ("history_keep", 1000, 1000),
         ("durability", "normal", "normal"),
+        ("condense.min_size", 1, 1),
+        ("condense.not_smaller", 1, 1.0),
         ("color", "always", "always"),
         ("log_file", "x.log", "x.log"),
     ],
@@ -95,6 +109,9 @@ def test_a_value_of_the_right_type_and_range_is_accepted(name, raw, value):
         ("history_keep", 1001),
         ("durability", "fast"),
         ("durability", True),
+        ("condense.keep_pct", 101),
+        ("condense.not_smaller", 0),
+        ("condense.expires_in", 3_601),
         ("color", "yes"),
         ("log_file", {}),
     ],
@@ -115,6 +132,8 @@ def test_a_value_of_a_wrong_type_or_range_is_refused(name, raw):
         ("context.budget", "-1", -1),
         ("busy_timeout", "0.5", 0.5),
         ("busy_timeout", "5", 5),
+        ("condense.not_smaller", "0.5", 0.5),
+        ("condense.min_size", "9", 9),
         ("context.labels", "a, b", ["a", "b"]),
     ],
 )

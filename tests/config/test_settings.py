@@ -33,6 +33,16 @@ FROM_USER_FILE = {
     "durability": "normal",
     "relay.url": "wss://user",
     "relay.token_file": "/user/token",
+    "mirror.dir": "/user/notes",
+    "condense.trigger_pct": 60,
+    "condense.section_trigger": 40,
+    "condense.min_size": 9000,
+    "condense.keep_sections": 6,
+    "condense.keep_pct": 30,
+    "condense.pinned_max_pct": 20,
+    "condense.not_smaller": 0.9,
+    "condense.expires_in": 300,
+    "condense.archive_max_bytes": 1000,
     "color": "never",
     "log_file": "/user/log",
 }
@@ -47,6 +57,7 @@ FROM_ENVIRONMENT = {
     "CRDTMEM_DURABILITY": "normal",
     "CRDTMEM_RELAY_URL": "wss://env",
     "CRDTMEM_RELAY_TOKEN": "cm1_env",
+    "CRDTMEM_MIRROR": "/env/notes",
     "CRDTMEM_COLOR": "always",
     "CRDTMEM_LOG": "/env/log",
 }
@@ -63,6 +74,16 @@ OPTIONS = {
     "durability": "full",
     "relay_url": "wss://option",
     "relay_token_file": "/option/token",
+    "mirror_dir": "/option/notes",
+    "condense_trigger_pct": 61,
+    "condense_section_trigger": 41,
+    "condense_min_size": 9001,
+    "condense_keep_sections": 7,
+    "condense_keep_pct": 31,
+    "condense_pinned_max_pct": 21,
+    "condense_not_smaller": 0.8,
+    "condense_expires_in": 301,
+    "condense_archive_max_bytes": 1001,
     "color": "auto",
     "log_file": "/option/log",
 }
@@ -127,6 +148,16 @@ def test_without_any_setting_the_defaults_hold(load, tmp_path):
         ("relay.url", None, "default"),
         ("relay.token_file", None, "default"),
         ("relay.token", None, "default"),
+        ("mirror.dir", None, "default"),
+        ("condense.trigger_pct", 70, "default"),
+        ("condense.section_trigger", 50, "default"),
+        ("condense.min_size", None, "default"),
+        ("condense.keep_sections", 12, "default"),
+        ("condense.keep_pct", 25, "default"),
+        ("condense.pinned_max_pct", 25, "default"),
+        ("condense.not_smaller", 0.95, "default"),
+        ("condense.expires_in", 600.0, "default"),
+        ("condense.archive_max_bytes", None, "default"),
         ("color", "auto", "default"),
         ("log_file", None, "default"),
     ]
@@ -165,6 +196,7 @@ def test_the_environment_wins_over_both_files(load, write):
         "durability": "normal",
         "relay.url": "wss://env",
         "relay.token": "(set)",
+        "mirror.dir": "/env/notes",
         "color": "always",
         "log_file": "/env/log",
     }
@@ -358,6 +390,32 @@ def test_a_repository_may_not_set_what_is_the_users(load, write, name):
     assert refusal.value.details["line"] == 2
     assert f"line 2 sets '{name}'" in refusal.value.message
     assert ("config set" in refusal.value.hint) == (name != "relay.token")
+
+
+def test_a_repository_may_have_a_folder_of_its_own_mirrored(load, write, tmp_path):
+    work = tmp_path / "work"
+    (work / "docs").mkdir()
+    (work / "notes").symlink_to("docs")
+
+    for text in ("docs", "notes", "./notes/", "notes/../docs"):
+        write(project={"mirror.dir": text})
+        assert load().mirror_dir == work / "docs"
+        assert load().sources["mirror.dir"] == "project file"
+
+
+@pytest.mark.parametrize("text", ["/tmp", "..", "a/../../b", "elsewhere", "dangling"])
+def test_a_repository_may_not_have_another_folder_mirrored(load, write, tmp_path, text):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "work" / "elsewhere").symlink_to(tmp_path / "secrets")
+    (tmp_path / "work" / "dangling").symlink_to("../not-yet")
+    write(project={"scope": "global", "mirror.dir": text})
+
+    with pytest.raises(UntrustedConfigError) as refusal:
+        load()
+
+    assert refusal.value.code == "untrusted-config"
+    assert f"line 2 sets 'mirror.dir' to '{text}'" in refusal.value.message
+    assert refusal.value.details["key"] == "mirror.dir"
 
 
 def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch):

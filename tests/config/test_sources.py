@@ -59,7 +59,7 @@ def test_an_empty_table_of_ours_sets_nothing(file):
         ("\nlaen = 'a'\n", "laen", 2),
         ("[contxt]\n", "contxt", 1),
         ("[lane]\nx = 1\n", "lane.x", 2),
-        ("mirror.dir = 'notes'\n", "mirror.dir", 1),
+        ("mirror.path = 'notes'\n", "mirror.path", 1),
         ('"context.budget" = 100\n', "'context.budget'", 1),
     ],
 )

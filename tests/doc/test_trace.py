@@ -167,3 +167,14 @@ def test_a_long_text_that_changed_little_has_few_runs():
         trace.step(number, (Splice(5 * number, 5 * number + 5, "x\n"),))
 
     assert len(trace.runs) <= 61
+
+
+def test_thousands_of_appends_are_a_step_each_and_not_a_walk():
+    # A walk over all runs for each takes minutes, beyond the patience of the run.
+    trace = Trace("line\n")
+    for number in range(9_000):
+        size_chars = 5 + 2 * number
+        trace.step(number, (Splice(size_chars, size_chars, "x\n"),))
+
+    assert trace.text() == "line\n" + 9_000 * "x\n"
+    assert len(trace.runs) == 9_001

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from crdtmem.feed import forget_seen, note_seen
 from crdtmem.models import UNSET
 from tests.replica import exchange_records
 
@@ -378,3 +379,28 @@ def test_a_seldom_change_is_found_behind_many_others(memory):
 )
 def test_a_malformed_audit_is_refused(memory, refusal, options, argument):
     assert refusal(memory, memory.audit, **options).argument == argument
+
+
+def test_what_was_shown_is_noted_at_the_rev_that_was_shown(memory, other, open_lane):
+    memory.create("t", "x")
+    memory.create("u", "y")
+    shown = memory.context().slots
+    other.slot("t").append("1")
+
+    note_seen(memory.store, "c", memory.project, shown)
+    note_seen(memory.store, "c", memory.project, [])
+
+    unread = open_lane("c").unread()
+    assert [(c.label, c.since_rev, c.rev) for c in unread] == [("t", 0, 1)]
+
+
+def test_a_lane_that_has_forgotten_has_seen_nothing(memory, other, open_lane):
+    memory.create("t", "x")
+    note_seen(memory.store, "c", memory.project, memory.context().slots)
+    note_seen(memory.store, "d", memory.project, memory.context().slots)
+    other.slot("t").append("1")
+
+    forget_seen(memory.store, "c")
+
+    assert open_lane("c").unread() == []
+    assert [change.label for change in open_lane("d").unread()] == ["t"]

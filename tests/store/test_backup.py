@@ -154,7 +154,7 @@ def test_compacting_twice_changes_nothing_more(store):
 
 
 def test_the_file_is_written_anew_once_a_quarter_of_it_is_free(store):
-    append(store, "plan", *("x" * 2000 for _ in range(40)))
+    append(store, "plan", *("x" * 1000 for _ in range(60)))
     store.checkpoint()
     long_bytes = store.path.stat().st_size
 

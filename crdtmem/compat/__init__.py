@@ -1,0 +1,7 @@
+"""Front ends that speak as other systems do, over the verbs of a Memory.
+
+Each is a module of its own, loaded by who asks for it: ``agentmemory`` needs nothing
+more, ``anthropic`` needs the package of that name.
+"""
+
+__all__: list[str] = []

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from crdtmem.errors import StoreError
 from crdtmem.limits import (
     MIRROR_GONE_S,
+    MIRROR_NEVER_SETTLED_S,
     MIRROR_RETRY_S,
     MIRROR_SETTLE_S,
     RETIRED_BYTES,
@@ -61,6 +62,7 @@ class _Watched:
         asked_s: When the system was asked who has it open.
         is_being_saved: Whether it holds other content, which a tool may be about to
             write the rest of.
+        differs_s: Since when it has held other content.
         refused: Bytes that the slot did not take, and why; until the slot changes.
         is_large: Whether people have been told.
 
@@ -73,6 +75,7 @@ class _Watched:
     again_s: float | None = None
     asked_s: float = float("-inf")
     is_being_saved: bool = False
+    differs_s: float | None = None
     refused: tuple[bytes, str] | None = None
     is_large: bool = False
 
@@ -209,7 +212,11 @@ class Drain:
         watched.stat = stat
         self._warn_if_large(watched, stat)
         unchanged_s = now_s - watched.changed_s
-        if is_free and data:
+        if data.startswith(watched.row.base):
+            watched.differs_s = None
+        elif watched.differs_s is None:
+            watched.differs_s = now_s
+        if data and (is_free or self._never_settles(watched, now_s)):
             # Saved whole, at the last moment before the swap: nobody is still at it.
             unchanged_s = MIRROR_GONE_S
         ready, again_s = _ripe(watched.row.base, data, unchanged_s)
@@ -219,6 +226,14 @@ class Drain:
         )
         if ready != watched.row.base:
             self._take(watched, ready)
+
+    def _never_settles(self, watched: _Watched, now_s: float) -> bool:
+        """Tell whether a tool rewrites one without a pause: then it is taken as it is.
+
+        What is saved under the file's name must not wait for it for ever.
+        """
+        since_s = watched.differs_s
+        return since_s is not None and now_s - since_s >= MIRROR_NEVER_SETTLED_S
 
     def _take(self, watched: _Watched, data: bytes) -> None:
         """Import some bytes, unless the slot has refused them and is as it was."""

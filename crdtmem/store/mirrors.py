@@ -39,7 +39,6 @@ __all__ = [
     "save_file",
     "save_mirror",
     "save_retired",
-    "save_stat",
     "texts_of",
 ]
 
@@ -121,11 +120,6 @@ class FileRow(NamedTuple):
     blocked: str = ""
     blocked_by: str = ""
     intent: Intent | None = None
-
-    @property
-    def stat(self) -> tuple[int, int, int, int, int]:
-        """What the file was when it was read: dev, ino, size, mtime_ns, ctime_ns."""
-        return self.dev, self.ino, self.size, self.mtime_ns, self.ctime_ns
 
 
 class KeptText(NamedTuple):
@@ -290,22 +284,6 @@ def save_file(connection: apsw.Connection, row: FileRow) -> None:
             "intent": None if row.intent is None else json.dumps(row.intent[:-1]),
             "intent_base": row.intent and zlib.compress(row.intent.base, _LEVEL),
         },
-    )
-
-
-def save_stat(
-    connection: apsw.Connection,
-    mirror: str,
-    name: str,
-    stat: tuple[int, int, int, int, int],
-) -> None:
-    """Note that a file is as it was, though written anew."""
-    names = ("dev", "ino", "size", "mtime_ns", "ctime_ns")
-    connection.execute(
-        "UPDATE mirror_file SET dev = :dev, ino = :ino, size = :size,"
-        " mtime_ns = :mtime_ns, ctime_ns = :ctime_ns"
-        " WHERE mirror = :mirror AND name = :name",
-        {"mirror": mirror, "name": name, **dict(zip(names, stat, strict=True))},
     )
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -266,11 +267,10 @@ def watching(notes, home, environment):
 
 def wait_for(path, text):
     pause = threading.Event()
-    for _ in range(PATIENCE_S * 20):
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return True
+    until = time.monotonic() + PATIENCE_S
+    while not (path.exists() and path.read_text(encoding="utf-8") == text):
+        assert time.monotonic() < until
         pause.wait(0.05)
-    return False
 
 
 @pytest.mark.process
@@ -279,7 +279,7 @@ def test_it_mirrors_until_a_signal_ends_it_in_order(watching, run, notes, number
     process = watching(subprocess.DEVNULL)
     run("append", "plan", "- two")
 
-    assert wait_for(notes / "plan.md", "- one\n- two\n")
+    wait_for(notes / "plan.md", "- one\n- two\n")
     assert f"process {process.pid}" in run("mirror", "status").out
     busy = run("mirror", "notes")
     assert (busy.status, busy.out) == (6, "")
@@ -293,7 +293,7 @@ def test_it_ends_with_the_process_that_feeds_its_input(watching, run, notes):
     process.stdin.write("what comes here is not looked at\n")
     process.stdin.flush()
     run("append", "plan", "- two")
-    assert wait_for(notes / "plan.md", "- one\n- two\n")
+    wait_for(notes / "plan.md", "- one\n- two\n")
     process.stdin.close()
 
     assert process.wait(PATIENCE_S) == 0
@@ -307,9 +307,9 @@ def test_without_any_input_it_goes_on(home, notes, environment, run):
         env=environment,
         stderr=subprocess.DEVNULL,
     )
-    assert wait_for(notes / "plan.md", "- one\n")
+    wait_for(notes / "plan.md", "- one\n")
     run("append", "plan", "- two")
-    assert wait_for(notes / "plan.md", "- one\n- two\n")
+    wait_for(notes / "plan.md", "- one\n- two\n")
     process.terminate()
 
     assert process.wait(PATIENCE_S) == 0

@@ -1,5 +1,6 @@
 """What the tests of the MCP server share: a store, another lane on it, and clients."""
 
+import importlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from mcp.client import Client
 
 import crdtmem
@@ -16,6 +16,9 @@ from crdtmem.mcp.session import AgentSession, Opened
 from crdtmem.memory import Memory
 from tests.mcp.agent import Agent
 
+# By its name: it comes without types.
+VALIDATOR: Any = importlib.import_module("jsonschema").Draft202012Validator
+
 Connect = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
@@ -23,7 +26,7 @@ Connect = Callable[..., AbstractAsyncContextManager[Agent]]
 def _schemas_are_checked_once() -> Iterator[None]:
     """Remember which schemas are sound: each new client finds out anew, for long."""
     sound: set[str] = set()
-    check = Draft202012Validator.check_schema
+    check = VALIDATOR.check_schema
 
     def check_once(schema: object, *arguments: Any) -> None:
         form = json.dumps(schema)
@@ -32,7 +35,7 @@ def _schemas_are_checked_once() -> Iterator[None]:
             sound.add(form)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Draft202012Validator, "check_schema", check_once)
+        patch.setattr(VALIDATOR, "check_schema", check_once)
         yield
 
 

@@ -49,6 +49,7 @@ def test_the_tools_that_clients_are_told_of_are_those_of_the_snapshot():
     assert len(told) == 12
 
 
+@pytest.mark.requirement("surfaces-13")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_schema_is_closed_and_lists_canonical_names_only(model):
     schema = input_schema(model)
@@ -90,6 +91,7 @@ def test_other_spellings_are_taken(model, spelling, field):
     assert getattr(parsed(model, {**rest, spelling: value}), field) == value
 
 
+@pytest.mark.requirement("surfaces-14")
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_argument_is_taken_in_snake_case_and_given_once_only(tool):
     model = TOOLS[tool].arguments
@@ -99,6 +101,7 @@ def test_every_argument_is_taken_in_snake_case_and_given_once_only(tool):
             assert "is given twice" in twice.message
 
 
+@pytest.mark.requirement("surfaces-14")
 def test_an_unknown_argument_is_refused_with_the_nearest_name():
     error = refused(ReplaceArguments, label="p", content="x", expected_revison=3)
 

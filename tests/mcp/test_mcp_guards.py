@@ -2,8 +2,10 @@
 
 import logging
 
+import apsw
 import pytest
 
+import crdtmem
 from crdtmem.errors import StoreCorruptError
 from tests.mcp.agent import Refusal, texts_of
 
@@ -14,6 +16,7 @@ async def refused(agent, tool, **arguments):
     return caught.value
 
 
+@pytest.mark.requirement("surfaces-15")
 async def test_an_unguarded_rewrite_is_merged_with_what_came_since_it_was_read(
     connect, other
 ):
@@ -32,6 +35,7 @@ async def test_an_unguarded_rewrite_is_merged_with_what_came_since_it_was_read(
     assert again.body["details"]["reason"] == "guard-required"
 
 
+@pytest.mark.requirement("surfaces-15")
 @pytest.mark.parametrize("read", [None, {"lines": "1"}, {"outline": True}, {"tail": 1}])
 async def test_a_rewrite_of_what_was_not_read_whole_is_refused(connect, other, read):
     other.create("plan", "one\ntwo")
@@ -96,6 +100,7 @@ async def test_pages_count_as_the_whole_only_if_nothing_changed_between(connect,
     assert between.body["details"]["reason"] == "guard-required"
 
 
+@pytest.mark.requirement("surfaces-16")
 async def test_a_stale_guard_is_a_conflict_that_shows_the_slot_as_it_is(connect, other):
     other.create("plan", "one")
     for word in ("two", "three", "four"):
@@ -176,6 +181,7 @@ async def test_a_refused_call_changes_nothing(connect, other):
     assert other.slot("plan").read().content == "one"
 
 
+@pytest.mark.requirement("surfaces-19")
 async def test_what_nobody_expected_is_told_by_a_number_alone(connect, caplog):
     def fail(_lane):
         raise RuntimeError("secret")
@@ -191,17 +197,34 @@ async def test_what_nobody_expected_is_told_by_a_number_alone(connect, caplog):
     ]
 
 
-async def test_a_store_that_cannot_be_opened_is_said_so_by_each_call(connect, path):
+def no_store(path):
     path.write_bytes(b"no store, but long enough to be looked at" * 100)
+
+
+def newer_store(path):
+    crdtmem.open(path, lane="a", project="p").close()
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", 999)
+    connection.close()
+
+
+@pytest.mark.requirement("surfaces-26")
+@pytest.mark.parametrize(
+    ("spoil", "code"), [(no_store, "store-corrupt"), (newer_store, "schema-too-new")]
+)
+async def test_a_store_that_cannot_be_opened_is_said_so_by_each_call(
+    connect, path, spoil, code
+):
+    spoil(path)
     async with connect() as agent:
         tools = await agent.client.list_tools()
         error = await refused(agent, "list")
         status = await agent.figures("status")
 
     assert len(tools.tools) == 12
-    assert error.code == "store-corrupt" == StoreCorruptError.code
+    assert error.code == code
     assert status["ready"] is False
-    assert status["error"]["code"] == "store-corrupt"
+    assert status["error"]["code"] == code
     assert str(path) in status["error"]["message"]
 
 

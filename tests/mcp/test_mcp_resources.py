@@ -68,6 +68,7 @@ async def test_a_resource_is_the_text_and_counts_as_read(connect, other):
     assert '"project":"p"' in status.text
 
 
+@pytest.mark.requirement("surfaces-28")
 @pytest.mark.parametrize(
     "uri",
     [

@@ -18,6 +18,7 @@ def footer_of(result):
     return last if last.startswith("changed since") else None
 
 
+@pytest.mark.requirement("surfaces-21")
 async def test_what_others_changed_is_told_once_and_own_writes_never(connect, other):
     other.create("plan", "one")
     other.create("notes", "one")
@@ -131,6 +132,7 @@ async def test_a_session_has_a_lane_of_its_own_with_the_name_of_the_client(conne
     assert f"append by {two.session.lane};" in history
 
 
+@pytest.mark.requirement("surfaces-24")
 async def test_calls_run_in_order_of_arrival():
     queue = Queue()
     order: list[object] = []

@@ -23,6 +23,7 @@ from tests.conftest import PROFILE
 from tests.mcp.pipes import Forge, Wire, append_call
 
 APPENDS = {"default": 20, "campaign": 100}[PROFILE]
+IN_FLIGHT = 20
 
 
 def lines_of(path, label="pending_items"):
@@ -86,6 +87,7 @@ def text_of(message):
     return message["result"]["content"][0]["text"]
 
 
+@pytest.mark.requirement("surfaces-22")
 def test_hostile_lines_are_answered_or_ignored_and_each_next_call_works(
     serve, path, capsys
 ):
@@ -230,6 +232,7 @@ def is_waiting_for_a_lock(pid):
     return any("->" in lock and f" {pid} " in lock for lock in locks)
 
 
+@pytest.mark.requirement("surfaces-23")
 @pytest.mark.process
 def test_a_write_that_runs_when_stdin_ends_is_kept_and_the_server_exits(forge, path):
     with (
@@ -251,6 +254,7 @@ def test_a_write_that_runs_when_stdin_ends_is_kept_and_the_server_exits(forge, p
     assert lines_of(path) == ["kept"]
 
 
+@pytest.mark.requirement("surfaces-23")
 @pytest.mark.process
 def test_eight_servers_leave_neither_a_process_nor_a_lock(forge, path):
     with forge.servers(path, 8) as wires:
@@ -269,12 +273,16 @@ def test_eight_servers_leave_neither_a_process_nor_a_lock(forge, path):
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.requirement("surfaces-24")
 @pytest.mark.process
 def test_two_servers_lose_no_append_and_keep_the_order_of_each(forge, path):
     with forge.servers(path, 2) as wires:
         for number in range(APPENDS):
             for name, wire in zip("ab", wires, strict=True):
                 wire.send(append_call(number, f"{name}{number}"))
+            if number % IN_FLIGHT == IN_FLIGHT - 1:
+                for wire in wires:
+                    assert not is_error(wire.receive(number))
         # One request twice, from both: it is written once.
         for wire in wires:
             wire.send(append_call(APPENDS, "once", requestId="r1"))

@@ -51,6 +51,7 @@ async def test_a_list_comes_in_pages_and_holds_no_text(connect, other):
     assert wrong.code == "invalid-cursor"
 
 
+@pytest.mark.requirement("surfaces-17")
 @pytest.mark.parametrize(
     ("tool", "more", "times"),
     [
@@ -83,6 +84,7 @@ async def test_a_text_travels_once_and_in_no_structured_content(
     assert MARKER not in texts_of(result)[0]
 
 
+@pytest.mark.requirement("surfaces-18")
 async def test_no_structured_reply_holds_a_slots_text(connect, other):
     """Every reply is checked against its schema by the client."""
     async with connect() as agent:
@@ -303,6 +305,7 @@ async def test_headings_a_part_and_a_past_text_are_shown_on_request(connect, oth
     assert {error.code for error in errors} == {"invalid-argument"}
 
 
+@pytest.mark.requirement("surfaces-20")
 @pytest.mark.parametrize("width", [61, 50_000])
 async def test_the_pages_of_a_long_text_are_the_text(connect, other, width):
     """Two units for a character, so that a cut falls into one now and then."""

@@ -60,8 +60,8 @@ class Desk:
     def __enter__(self) -> Self:
         self._process = self.start("--watch")
         assert self._process.stderr is not None
-        while "Ctrl-C" not in (line := self._process.stderr.readline()):
-            assert line, "the mirror has ended"
+        line = self._process.stderr.readline()
+        assert "Ctrl-C" in line, line
         return self
 
     def __exit__(

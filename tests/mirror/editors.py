@@ -8,6 +8,7 @@ import contextlib
 import os
 import pty
 import select
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -15,7 +16,10 @@ from pathlib import Path
 
 from tests.child import PATIENCE_S
 
-__all__ = ["EDITED", "EDITORS", "Editor"]
+__all__ = ["EDITED", "EDITORS", "VIM", "Editor"]
+
+# The last is the name in a minimal Debian.
+VIM = shutil.which("vim") or shutil.which("vim.tiny")
 
 EDITED = "line 3 edited"
 
@@ -33,8 +37,9 @@ class _Vim:
         self._terminal, other = pty.openpty()
         # Below the folder for temporary files it would make no backup.
         settings = f"set writebackup backupskip= backupcopy={backupcopy}"
+        assert VIM is not None
         self._process = subprocess.Popen(
-            ["vim", "-N", "-u", "NONE", "-i", "NONE", "-n", "-c", settings, str(file)],
+            [VIM, "-N", "-u", "NONE", "-i", "NONE", "-n", "-c", settings, str(file)],
             stdin=other,
             stdout=other,
             stderr=other,
@@ -50,9 +55,8 @@ class _Vim:
 
     def save(self) -> None:
         self._type(":s/$/ edited/\r:write!\r")
-        if self._wait_for(b"(y/n)", b"written") == b"(y/n)":
+        while self._wait_for(b"(y/n)", b"written") == b"(y/n)":
             self._type("y")
-            self._wait_for(b"written")
         self._type(":quit!\r")
         assert self._process.wait(PATIENCE_S) == 0
 

@@ -201,11 +201,13 @@ class Workshop:
         """Wait until there is nothing to do any more; give up without an error."""
         until = time.monotonic() + PATIENCE_S / 2
         pause = threading.Event()
-        while time.monotonic() < until:
+
+        def is_settled() -> bool:
             found = [self._outcome(one, written, taken) for one in scenarios]
             is_empty = not found[0].kept or "leases" in self.denied
-            if is_empty and all(one.is_equal and not one.faults for one in found):
-                break
+            return is_empty and all(one.is_equal and not one.faults for one in found)
+
+        while not is_settled() and time.monotonic() < until:
             pause.wait(LOOK_S)
 
     def _outcome(

@@ -1,13 +1,11 @@
 """Editors and agents at work on mirrored files, while two processes append."""
 
-import shutil
-
 import pytest
 
 from tests import scripts
 from tests.child import Children
 from tests.mirror.desk import Desk
-from tests.mirror.editors import EDITED, EDITORS
+from tests.mirror.editors import EDITED, EDITORS, VIM
 from tests.oracle import judge
 
 pytestmark = pytest.mark.process
@@ -42,10 +40,20 @@ def start_appending(desk, lanes, label, count=APPENDS):
 
 
 @pytest.mark.requirement("mirror-6", "mirror-7")
-@pytest.mark.parametrize("name", EDITORS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                VIM is None and name.startswith("vim"),
+                reason="there is no vim here: apt-get install vim-tiny",
+            ),
+        )
+        for name in EDITORS
+    ],
+)
 def test_a_save_is_one_edit_and_no_line_of_others_is_lost(desk, lanes, name):
-    if name.startswith("vim") and shutil.which("vim") is None:
-        pytest.skip("there is no vim here; apt-get install vim-tiny")
     label = name.replace(" ", "_").replace("=", "_").replace("-", "")
     file = desk.make(label, TEXT)
     slots = {view.label for view in desk.memory.slots(templates=False)}

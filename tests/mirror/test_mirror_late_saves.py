@@ -214,3 +214,33 @@ def test_a_save_of_a_text_that_is_many_writes_old_deletes_none_of_them(
         mirror.sync_once()
 
     assert plan.read().content.split("\n") == ["a", "b edited", "c", *lanes]
+
+
+@pytest.mark.requirement("mirror-5")
+def test_a_tool_that_rewrites_a_replaced_file_without_a_pause_holds_up_nobody(desk):
+    file = desk.make("plan", "one\ntwo")
+    desk.lane.slot("plan").append("lane")
+    with contextlib.ExitStack() as stack:
+        held = []
+
+        def rewrite():
+            held.append(stack.enter_context(file.open("wb", buffering=0)))
+            held[0].write(b"anew\n")
+
+        stack.callback(install(WAYS["exchange"], rewrite, nth=1))
+        desk.sync()
+        save(file, "one\ntwo\nsaved\nlane\n")
+        written = 0
+        while "saved" not in desk.text("plan"):
+            assert written < 100
+            held[0].write(f"line {written}\n".encode())
+            written += 1
+            desk.wait(0.2)
+    desk.sync()
+    desk.drain()
+
+    lines = desk.text("plan").split("\n")
+    wanted = {"anew", "saved", "lane", *(f"line {n}" for n in range(written))}
+    assert wanted <= set(lines)
+    assert len(lines) == len(set(lines))
+    assert written > 10

@@ -28,7 +28,6 @@ from crdtmem.store.mirrors import (
     save_file,
     save_mirror,
     save_retired,
-    save_stat,
     texts_of,
 )
 from crdtmem.store.pins import find_pin, make_pin
@@ -90,7 +89,6 @@ def test_a_file_is_kept_with_its_swap(connection, pin):
     assert find_file_of_inode(connection, "m", 1, 2) == row
     assert find_file_of_inode(connection, "m", 2, 2) is None
     assert files_of(connection, "m") == [row]
-    assert row.stat == (1, 2, 3, 4, 5)
 
     changed = row._replace(base=b"x", intent=None, blocked="why", blocked_by="what")
     save_file(connection, changed)
@@ -109,16 +107,6 @@ def test_no_two_files_are_bound_to_one_slot(connection, pin):
     save_file(connection, file_row(pin()))
     with pytest.raises(Exception, match="UNIQUE"):
         save_file(connection, file_row(pin())._replace(name="other.md"))
-
-
-def test_a_file_that_is_touched_only_gets_its_new_times(connection, pin):
-    row = file_row(pin())
-    save_file(connection, row)
-    save_stat(connection, "m", "plan.md", (1, 2, 3, 4, 5))
-
-    assert require_file(connection, "m", "plan.md") == row._replace(
-        dev=1, ino=2, size=3, mtime_ns=4, ctime_ns=5
-    )
 
 
 def test_who_condenses_learns_which_files_are_blocked_and_how_all_were(connection, pin):

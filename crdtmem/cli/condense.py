@@ -186,8 +186,8 @@ def _all(
     )
     if interval_s is None:
         return _tick(call, ticker, progress_)
-    call.out.note(f"looking each {interval_s:g} s; Ctrl-C stops it")
     with suppress(SystemExit), _ended_by(TERMINATED):
+        call.out.note(f"looking each {interval_s:g} s; Ctrl-C stops it")
         ticker.run(interval_s, threading.Event(), lambda r: _tell_tick(call, r))
     return None
 

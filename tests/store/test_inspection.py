@@ -76,7 +76,7 @@ def test_a_record_that_the_checkpoint_holds_already_is_found(store):
     damage(
         store,
         "INSERT INTO log VALUES (1, 1, x'', NULL, NULL, 0, 'a', 0, 'append', x'', '[]',"
-        " NULL, x'')",
+        " NULL, x'', NULL)",
     )
 
     assert Problem("records", "record 1 is older than the checkpoint") in inspect(store)

@@ -47,7 +47,7 @@ def linked(folder, *, padding):
             "INSERT INTO doc(doc, namespace, kind, name)"
             " SELECT n + 99, 'p', 1, 'slot_' || n FROM number;"
             "INSERT INTO log SELECT -n, n + 99, zeroblob(16), 1, 0, 0, 'x', 1, 'edit',"
-            " x'', '[]', NULL, x'' FROM number;"
+            " x'', '[]', NULL, x'', NULL FROM number;"
             "INSERT INTO sync_doc(link, doc, doc_tag)"
             " SELECT 1, n + 99, randomblob(16) FROM number;"
             "INSERT INTO sync_seen SELECT 1, n + 999, randomblob(32), randomblob(16)"

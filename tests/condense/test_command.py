@@ -49,6 +49,7 @@ started = subprocess.Popen(
      "os.write(os.open(os.environ['LEASH'], os.O_WRONLY), b'child\\\\n')\\n"
      "threading.Event().wait()"],
     start_new_session=IS_ALONE,
+    pass_fds=[leash],
 )
 """
 

@@ -30,7 +30,9 @@ def run_seeds(experiment: str, first: int, last: int) -> list[str]:
         The output of each process that failed; empty when all seeds pass.
 
     """
-    parts = min(os.cpu_count() or 1, last - first)
+    # Where tests run side by side, the other processors are theirs.
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    parts = min(max((os.cpu_count() or 1) // beside, 1), last - first)
     edges = [first + (last - first) * part // parts for part in range(parts + 1)]
     environment = {key: os.environ[key] for key in os.environ if key not in COVERAGE}
     children = [

@@ -22,7 +22,7 @@ from tests.sites import LANES, NAMESPACE, site_pool
 
 HISTORIES = {"default": 1_000, "campaign": 20_000}[PROFILE]
 # A test that takes a minute is taken for one that hangs.
-PER_TEST = 500
+PER_TEST = 200
 
 
 @pytest.fixture(scope="module")

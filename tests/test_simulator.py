@@ -11,7 +11,7 @@ from tests.simulator import WEIGHTS, run_world
 
 SEEDS = {"default": 2_000, "campaign": 20_000}[PROFILE]
 # A test that takes a minute is taken for one that hangs.
-PER_TEST = 250
+PER_TEST = 100
 # The last two go on for long enough that snapshots come and payloads go.
 SOME_SEEDS = [*range(30), 41, 54]
 KINDS = {"update from 0", "update from 1", "snapshot from 0", "snapshot from 1"}

@@ -229,6 +229,7 @@ def test_the_header_of_a_text_without_headings(file, header):
         ("# " + "x" * 100 + "\n", ""),
         ("\n\n# " + "x" * 100 + "\n", "\n\n"),
         ("\n" * 101 + "x\n", ""),
+        ("\n" * 100 + "x\n", "\n" * 100),
     ],
 )
 def test_no_giant_line_hides_in_a_header(file, header):
@@ -331,6 +332,15 @@ def test_a_long_section_is_cut_at_blank_lines_into_as_few_pieces_as_fit():
 
 
 @pytest.mark.requirement("condense-16")
+def test_a_paragraph_that_fits_is_not_cut_to_fill_the_piece_before():
+    assert units("## h\naa\nbb\n\ncc\ndd\n", unit_max=10) == [
+        "## h\n",
+        "aa\nbb\n\n",
+        "cc\ndd\n",
+    ]
+
+
+@pytest.mark.requirement("condense-16")
 def test_a_long_paragraph_is_cut_at_line_ends():
     assert units("aa\nbb\ncc\ndd\n", unit_max=8) == ["aa\nbb\n", "cc\ndd\n"]
     # Next to others, its lines are packed with them.
@@ -424,6 +434,8 @@ def test_the_heading_of_a_cut_section_stays_with_its_last_piece():
     assert texts(file, plan.kept) == ["## b\n", "x\n\nx\n\nx\n\n"]
     # It takes no place among those that are kept, and is one section.
     assert texts(file, plan_of(file, (100_000, 3, 25), unit_max=9).evicted) == []
+    longer = plan_of(f"{file}## c\n", (100_000, 4, 25), unit_max=9)
+    assert longer.evicted == ()
     assert plan.sections == 2
 
 

@@ -219,7 +219,10 @@ def rewrite_slots(
 
 
 def _condense(slot: "Slot", passes: int, wait_s: float) -> list[str]:
-    """Condense a slot again and again; return the lines that were taken out."""
+    """Condense a slot so many times; return the lines that were taken out.
+
+    While there is not enough in it, it waits for more.
+    """
     pause = threading.Event()
     taken: list[str] = []
 
@@ -230,9 +233,11 @@ def _condense(slot: "Slot", passes: int, wait_s: float) -> list[str]:
         return CondenseReply(pass_id=begun.id, summary=SUMMARY)
 
     thought: list[str] = []
-    for _ in range(passes):
+    done = 0
+    while done < passes:
         if slot.condense(summarise, keep_sections=1, force=True).condensed:
             taken += thought
+            done += 1
         else:
             pause.wait(wait_s)
     return taken

@@ -14,6 +14,7 @@ from crdtmem.cli.running import Call
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.models import LinkStatus, SyncStatus
 from crdtmem.scope import GLOBAL_NAMESPACE, parse_project_id
+from crdtmem.waiting import wait_for
 
 __all__ = ["sync"]
 
@@ -187,7 +188,7 @@ def _start(call: Call) -> None:
     thread.start()
     call.out.note("syncing; Ctrl-C stops it")
     try:
-        ended.wait()
+        wait_for(ended)
     finally:
         thread.stop()
         signal.signal(signal.SIGTERM, before)

@@ -40,6 +40,7 @@ from crdtmem.limits import (
 )
 from crdtmem.models import UNSET, Unset
 from crdtmem.session import Place, Session
+from crdtmem.waiting import wait_for
 
 __all__ = [
     "Asking",
@@ -316,7 +317,7 @@ def _ask(summarise: Summarise, begun: CondensePass, timeout_s: float) -> Ending:
     except SummariserFailedError as exc:
         return failure_of(exc)
     try:
-        if asking.ended.wait(timeout_s):
+        if wait_for(asking.ended, timeout_s):
             return asking.ending
     except BaseException:
         asking.give_up()

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from crdtmem.cli.phrases import CONTEXT_HEAD, change_line
 from crdtmem.cli.running import Call, internal_error
 from crdtmem.config import Config
+from crdtmem.doc.text_form import units_of
 from crdtmem.errors import CrdtmemError, InvalidArgumentError
 from crdtmem.limits import (
     CONTEXT_MIN_TOKENS,
@@ -160,7 +161,7 @@ def _context(
         if not view.text:
             return {}, ()
         reply = _reply(host, "session-start", CONTEXT_HEAD + view.text)
-        size_units = _units(json.dumps(reply, ensure_ascii=False)) + 1
+        size_units = units_of(json.dumps(reply, ensure_ascii=False)) + 1
         if size_units <= HOOK_UNITS:
             return reply, view.slots
         smaller = tokens * HOOK_UNITS // size_units - 1
@@ -236,11 +237,7 @@ def _more(count: int) -> str:
 
 def _cost(line: str) -> int:
     """Return the units of a line and its newline."""
-    return _units(line) + 1
-
-
-def _units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return units_of(line) + 1
 
 
 def _note(config: Config, shown: Iterable[Change | ContextSlot]) -> None:

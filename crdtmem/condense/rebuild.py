@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from crdtmem.condense.overlay import carried
 from crdtmem.condense.regions import Plan, Region, is_blank, scan_fences
 from crdtmem.doc.delta import Splice, joined
-from crdtmem.doc.text_form import lines_of, units_of
+from crdtmem.doc.text_form import closed, lines_of, units_of
 from crdtmem.doc.trace import Trace
 
-__all__ = ["Rebuilt", "closed", "rebuild"]
+__all__ = ["Rebuilt", "rebuild"]
 
 _PINNED_HEADING = "## Pinned facts (never condensed)\n"
 _CONDENSED_HEADING = "## Condensed history\n"
@@ -175,8 +175,3 @@ def _body(builder: _Builder, summary: str, deferred: Sequence[str]) -> str:
         for first, behind in scan_fences(lines).spans:
             lines[first:behind] = [f"    {line}" for line in lines[first:behind]]
     return "".join([*lines, "\n" if deferred else "", *deferred])
-
-
-def closed(file: str) -> str:
-    """Return a file with the final newline that it may lack."""
-    return file if not file or file.endswith("\n") else f"{file}\n"

@@ -10,7 +10,6 @@ from crdtmem.condense.beginning import archive_parts, effective_config, new_pass
 from crdtmem.condense.due import plan_of
 from crdtmem.condense.gates import failed_text_gate
 from crdtmem.condense.outcomes import note_event, outcome
-from crdtmem.condense.rebuild import closed
 from crdtmem.condense.regions import Plan, Region
 from crdtmem.condense.settings import CondenseConfig
 from crdtmem.condense.values import CondenseResult
@@ -21,7 +20,7 @@ from crdtmem.condense.writing import (
     write_pass,
 )
 from crdtmem.doc.delta import Splice
-from crdtmem.doc.text_form import bytes_of, file_of
+from crdtmem.doc.text_form import bytes_of, closed, file_of
 from crdtmem.editing import SlotWrite
 from crdtmem.models import UNSET
 from crdtmem.session import Place, Session

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from crdtmem.doc.delta import Delta, Splice, is_line_start, joined
+from crdtmem.doc.text_form import closed
 from crdtmem.doc.trace import Trace
 from crdtmem.textdiff import diff_lines
 
@@ -37,7 +38,7 @@ def merge_delta(trace: Trace, base: str, content_file: str) -> Delta:
     """
     # The text form gives every file its final newline; where an editor has left one
     # without, its absence is no change of the caller's.
-    ops = diff_lines(_closed(base), _closed(content_file))
+    ops = diff_lines(closed(base), closed(content_file))
     return carried_delta(trace, base, [Splice(*op) for op in ops])
 
 
@@ -145,10 +146,6 @@ class _Places:
         return (
             bisect_right(self._pieces, base_chars - 1, key=lambda p: p.base_chars) - 1
         )
-
-
-def _closed(file: str) -> str:
-    return file if not file or file.endswith("\n") else f"{file}\n"
 
 
 def _lines_at(now: str, at_chars: int, insert: str) -> Splice:

@@ -12,6 +12,7 @@ Texts are free of lone surrogates; ``lone_surrogate`` is the check at the entran
 __all__ = [
     "append_splice",
     "bytes_of",
+    "closed",
     "cut_units",
     "file_of",
     "lines_of",
@@ -30,6 +31,11 @@ def view_of(file: str) -> str:
 def file_of(view: str) -> str:
     """Return the file that a local write leaves for this view."""
     return f"{view}\n" if view else ""
+
+
+def closed(file: str) -> str:
+    """Return a file with the final newline that it may lack."""
+    return file if not file or file.endswith("\n") else f"{file}\n"
 
 
 def lines_of(file: str) -> list[str]:

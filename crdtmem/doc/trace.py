@@ -6,12 +6,13 @@ today. A trace is made of runs, not characters: a long text that changed little 
 little.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from crdtmem.doc.delta import Delta, check_delta
 
-__all__ = ["Fate", "Trace", "TraceRun"]
+__all__ = ["Fate", "Step", "Trace", "TraceRun"]
 
 
 class Fate(NamedTuple):
@@ -26,6 +27,21 @@ class Fate(NamedTuple):
 
     number: int
     undone: frozenset[int] = frozenset()
+
+
+class Step(NamedTuple):
+    """A write to be replayed.
+
+    Attributes:
+        number: Its place in the log.
+        delta: What it changed in the text after the steps before.
+        targets: The numbers of the writes that it undid, if it is an undo.
+
+    """
+
+    number: int
+    delta: Delta
+    targets: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +165,20 @@ class Trace:
             self._runs = _revived(cutter.runs, cutter.fresh, number, targets)
         else:
             self._runs[first:] = cutter.runs
+
+    def replay(self, steps: Sequence[Step]) -> None:
+        """Replay writes in log order; see step.
+
+        An undo of a write that is not among them is a write like any other.
+
+        Raises:
+            ValueError: If a delta is none over the text; the steps before it are made.
+
+        """
+        known = {step.number for step in steps}
+        for number, delta, targets in steps:
+            is_undo = targets is not None and targets <= known
+            self.step(number, delta, targets if is_undo else None)
 
     def _run_at(self, delta: Delta) -> tuple[int, int]:
         """Return the run that holds the first change, and where that begins."""

@@ -63,10 +63,10 @@ from crdtmem.models import (
     Model,
     WriteResult,
 )
+from crdtmem.scope import LABEL_PATTERN
 
 __all__ = ["TOOLS", "ToolRow", "answer", "listed"]
 
-_LABEL = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MARKER = re.compile(r"^\s*<<<crdtmem:[a-z]+ (\S+)>>>\s*$", re.MULTILINE)
 
 
@@ -134,7 +134,7 @@ def _listed(name: str, tool: ToolRow) -> Tool:
 
 def _list(session: AgentSession, given: ListArguments) -> Reply:
     after = given.cursor or ""
-    if after and not _LABEL.fullmatch(after):
+    if after and not re.fullmatch(LABEL_PATTERN, after):
         message = "cursor is none of this list"
         raise InvalidArgumentError("cursor", message, code="invalid-cursor")
     slots = session.memory.slots(given.scope, content=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crdtmem.doc.delta import Delta, Splice, apply_delta
 from crdtmem.doc.rebase import carried_delta, merge_delta
-from crdtmem.doc.text_form import lines_of, view_of
+from crdtmem.doc.text_form import closed, lines_of, view_of
 from crdtmem.doc.trace import Trace
 from crdtmem.editing import SlotWrite
 from crdtmem.errors import SlotRefusedError
@@ -118,7 +118,7 @@ class Binder:
         importer = self._importer
         with importer.session.writing() as writing:
             if writing.transaction.slot(importer.namespace, label) is None:
-                self._first_text(importer.write_of(writing, label), name, "")
+                self._made(importer.write_of(writing, label), None, name, "")
 
     def forget(self, name: str) -> None:
         """Drop what is known of a file, so that its slot is written to a new one."""
@@ -160,11 +160,11 @@ class Binder:
         write = importer.write_of(writing, label)
         found = transaction.slot(importer.namespace, label)
         if found is None:
-            return "merged", self._first_text(write, name, text)
+            return "merged", self._made(write, None, name, text)
         if found.is_deleted:
             if not view_of(text):
                 return "same", found
-            return "merged", self._made_anew(write, found, name, text)
+            return "merged", self._made(write, found, name, text)
         is_known = view_of(found.file) == view_of(text) or _is_older(
             transaction.connection, found, text
         )
@@ -175,34 +175,43 @@ class Binder:
         write.live_slot(is_append=is_append)
         return "merged", importer.commit(write, delta, is_append=is_append)
 
-    def _first_text(self, write: SlotWrite, name: str, text: str) -> SlotRow:
-        """Make the slot, by the rule that lets two machines make the same of a file."""
-        settings = self._settings(write, name)
-        plain = write.plain_slot()
-        write.row = plain._replace(size_limit=MIRROR_SIZE_UNITS)
-        write.require_size(text, "create")
-        write.row = plain
-        change = Change(
-            operation="mirror",
-            lane=self._importer.session.lane,
-            meta={key: value for key, value in settings.items() if value is not False},
-            genesis=text,
-            keeps_rev=True,
-        )
-        return write.write(change)[0]
-
-    def _made_anew(
-        self, write: SlotWrite, found: SlotRow, name: str, text: str
+    def _made(
+        self, write: SlotWrite, found: SlotRow | None, name: str, text: str
     ) -> SlotRow:
-        write.row = found._replace(size_limit=MIRROR_SIZE_UNITS)
+        """Make the slot of a file, whose row is that of a deleted one, if any."""
+        settings = self._settings(write, name)
+        write.row = (found or write.plain_slot())._replace(size_limit=MIRROR_SIZE_UNITS)
         write.require_size(text, "create")
-        write.row = found
-        change = Change(
-            operation="mirror",
-            lane=self._importer.session.lane,
-            delta=(Splice(0, len(found.file), text),),
-            meta=self._settings(write, name) | {"deleted": False},
-        )
+        if found is None:
+            settings = {k: value for k, value in settings.items() if value is not False}
+        return self._put(write, found, text, settings)
+
+    def _put(
+        self,
+        write: SlotWrite,
+        found: SlotRow | None,
+        text: str,
+        settings: dict[str, object],
+    ) -> SlotRow:
+        """Write a slot that is not there, by the rule of first texts, or is deleted."""
+        lane = self._importer.session.lane
+        write.row = found or write.plain_slot()
+        if found is None:
+            # So two machines make the same of one file.
+            change = Change(
+                operation="mirror",
+                lane=lane,
+                meta=settings,
+                genesis=text,
+                keeps_rev=True,
+            )
+        else:
+            change = Change(
+                operation="mirror",
+                lane=lane,
+                delta=(Splice(0, len(found.file), text),),
+                meta=settings | {"deleted": False},
+            )
         return write.write(change)[0]
 
     def _settings(self, write: SlotWrite, name: str) -> dict[str, object]:
@@ -276,27 +285,9 @@ class Binder:
             settings["description"] = ""
         if not settings["description"]:
             settings["description"] = description_for(name, label) or ""
-        lane = importer.session.lane
-        if target is None:
-            new.row = new.plain_slot()
-            moved, _ = new.write(
-                Change(
-                    operation="mirror",
-                    lane=lane,
-                    meta=settings,
-                    genesis=slot.file,
-                    keeps_rev=True,
-                )
-            )
-        elif target.is_deleted:
-            new.row = target
-            delta = (Splice(0, len(target.file), slot.file),)
-            meta = settings | {"deleted": False}
-            moved, _ = new.write(
-                Change(operation="mirror", lane=lane, delta=delta, meta=meta)
-            )
-        else:
+        if target is not None and not target.is_deleted:
             return None
+        moved = self._put(new, target, slot.file, settings)
         _delete(old, slot)
         return moved
 
@@ -322,10 +313,10 @@ def _is_older(connection: "Connection", slot: SlotRow, text: str) -> bool:
 
 def _union(file: str, text: str) -> Delta:
     """Return the change that adds the lines of a text that a file has not."""
-    closed = file if not file or file.endswith("\n") else f"{file}\n"
-    ops = diff_lines(closed, text)
+    whole = closed(file)
+    ops = diff_lines(whole, text)
     # A line that only stands elsewhere is no other line.
-    moved = Counter(line for op in ops for line in lines_of(closed[op[0] : op[1]]))
+    moved = Counter(line for op in ops for line in lines_of(whole[op[0] : op[1]]))
     splices = []
     for start_chars, _, insert in ops:
         lines = []

@@ -359,7 +359,7 @@ class Mirror:
             if state.reason not in ("swap-failed", "mirror-mass-deletion")
         ]
         fresh = [new.due_s for new in self._comings.fresh.values()]
-        return min(*files, *fresh, _NEVER, _NEVER)
+        return min([*files, *fresh], default=_NEVER)
 
     def _relook_s(self) -> float:
         files = self._comings.files.values()

@@ -14,6 +14,7 @@ are decoded to the same text with themselves as the base.
 from dataclasses import dataclass
 from typing import Literal
 
+from crdtmem.doc.text_form import closed
 from crdtmem.errors import UnreadableFileError
 from crdtmem.limits import TEXT_BYTES
 from crdtmem.textdiff import is_all_crlf
@@ -95,9 +96,9 @@ def decode_file(data: bytes, *, base: FileStyle | None, base_data: bytes) -> Fil
     if _is_crlf(text, base, base_data):
         # Half a break at the end is one that is being written.
         return FileText(
-            _ended(text.removesuffix("\r").replace("\r\n", "\n")), bom, "crlf"
+            closed(text.removesuffix("\r").replace("\r\n", "\n")), bom, "crlf"
         )
-    return FileText(_ended(text), bom, "verbatim")
+    return FileText(closed(text), bom, "verbatim")
 
 
 def decode_added(data: bytes) -> str:
@@ -110,7 +111,7 @@ def decode_added(data: bytes) -> str:
 
     """
     _require_size(data)
-    return _ended(_decoded(data))
+    return closed(_decoded(data))
 
 
 def encode_file(file: str, *, bom: bool, eol: Eol) -> bytes:
@@ -178,7 +179,3 @@ def _is_crlf(text: str, base: FileStyle | None, base_data: bytes) -> bool:
         return False
     lone = text.removesuffix("\r").replace("\r\n", "")
     return is_all_crlf(text) and "\r" not in lone
-
-
-def _ended(text: str) -> str:
-    return text if not text or text.endswith("\n") else f"{text}\n"

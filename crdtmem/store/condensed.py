@@ -9,6 +9,7 @@ brings no passes: what they took out is not in it.
 import itertools
 import json
 import re
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple, TypeGuard
 
 import apsw
@@ -26,7 +27,7 @@ from crdtmem.store.passes import (
     mark_pass_of_write,
 )
 from crdtmem.store.pins import drop_pin
-from crdtmem.store.rows import LogRow, SlotRow
+from crdtmem.store.rows import LogRow, SlotRow, read_targets
 from crdtmem.store.write import Transaction
 
 __all__ = [
@@ -202,25 +203,27 @@ def _siblings(connection: apsw.Connection, row: PassRow) -> list[PassRow]:
     return [PassRow(*found) for found in rows]
 
 
-def _targets_at(connection: apsw.Connection, lsn: int) -> list[int]:
-    found = connection.execute(
+def _targets_at(connection: apsw.Connection, lsn: int) -> frozenset[int]:
+    undoes = connection.execute(
         "SELECT undoes FROM log WHERE lsn = :lsn", {"lsn": lsn}
     ).get
-    return [] if found is None else [int(target) for target in json.loads(found)]
+    return read_targets(undoes) or frozenset()
 
 
 def _removed(file: str, delta: Delta) -> list[ArchivePart]:
     """Return what a change deletes, cut at headings, each with its section's."""
-    headings = [(found.start(), found[0].rstrip()) for found in HEADING.finditer(file)]
+    found = [(match.start(), match[0].rstrip()) for match in HEADING.finditer(file)]
+    places, headings = [at for at, _ in found], ["", *(heading for _, heading in found)]
     parts: list[ArchivePart] = []
     for splice in delta:
-        inner = [at for at, _ in headings if splice.start_chars < at < splice.end_chars]
+        # By bisection: a record may hold as many changes as its text has headings.
+        first = bisect_right(places, splice.start_chars)
+        inner = places[first : bisect_left(places, splice.end_chars)]
         edges = [splice.start_chars, *inner, splice.end_chars]
         for start, end in itertools.pairwise(edges):
             if start == end:
                 continue
-            above = [heading for at, heading in headings if at <= start]
-            heading = above[-1] if above else ""
+            heading = headings[bisect_right(places, start)]
             kind = "condensed" if CONDENSED.fullmatch(heading) else "evicted"
             parts.append(ArchivePart(kind, heading, file[start:end]))
     return parts

@@ -20,7 +20,7 @@ from crdtmem.doc.blame import (
 )
 from crdtmem.doc.delta import apply_delta, decode_delta
 from crdtmem.doc.slot_doc import SlotDoc
-from crdtmem.doc.trace import Trace
+from crdtmem.doc.trace import Step, Trace
 from crdtmem.errors import DocError
 from crdtmem.protocol.records import client_id
 from crdtmem.store.log import (
@@ -161,15 +161,12 @@ def trace_from(connection: apsw.Connection, doc: int, entry: EntryRow) -> Trace:
 
     The rows from the entry on must still be kept.
     """
-    rows = log_of(connection, doc, after=entry.first_lsn - 1)
-    kept = {row.lsn for row in rows}
-    trace = Trace(entry.file)
-    for row in rows:
+    rows = [
         require_intact(row)
-        targets = targets_of(row)
-        if targets is not None and not targets <= kept:
-            targets = None
-        trace.step(row.lsn, decode_delta(row.delta), targets)
+        for row in log_of(connection, doc, after=entry.first_lsn - 1)
+    ]
+    trace = Trace(entry.file)
+    trace.replay([Step(r.lsn, decode_delta(r.delta), targets_of(r)) for r in rows])
     return trace
 
 

@@ -12,7 +12,7 @@ import apsw
 
 from crdtmem.errors import DocError
 from crdtmem.store.pins import keep_steps
-from crdtmem.store.rows import LogRow
+from crdtmem.store.rows import LogRow, read_targets
 
 __all__ = [
     "WITHIN_STATE",
@@ -145,7 +145,7 @@ def forget_rows(connection: apsw.Connection, doc: int, *, until: int) -> None:
 
 def targets_of(row: LogRow) -> frozenset[int] | None:
     """Return the steps that a row took back, or None if it is no undo."""
-    return None if row.undoes is None else frozenset(json.loads(row.undoes))
+    return read_targets(row.undoes)
 
 
 def find_doc(connection: apsw.Connection, namespace: str, kind: int, name: str) -> int:

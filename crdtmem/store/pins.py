@@ -6,15 +6,14 @@ text since, also where the rows that made it are squashed (``pin_step``).
 """
 
 import hashlib
-import json
 from typing import NamedTuple
 
 import apsw
 
 from crdtmem.doc.delta import Delta, Splice, decode_delta, encode_delta
-from crdtmem.doc.trace import Trace
+from crdtmem.doc.trace import Step, Trace
 from crdtmem.errors import DocError
-from crdtmem.store.rows import SlotRow
+from crdtmem.store.rows import SlotRow, read_targets
 from crdtmem.textdiff import diff_lines
 
 __all__ = [
@@ -63,12 +62,6 @@ class Followed(NamedTuple):
 
     trace: Trace
     is_exact: bool
-
-
-class _Step(NamedTuple):
-    lsn: int
-    delta: str
-    undoes: str | None
 
 
 def make_pin(connection: apsw.Connection, row: SlotRow, now_ms: int) -> int:
@@ -140,10 +133,7 @@ def follow(
     try:
         if start != pin.file:
             trace.step(pin.lsn, _diff(start, pin.file))
-        steps = _steps_since(connection, pin)
-        kept = {step.lsn for step in steps}
-        for step in steps:
-            trace.step(step.lsn, decode_delta(step.delta), _targets(step, kept))
+        trace.replay(_steps_since(connection, pin))
     except (DocError, ValueError):
         # Of a record that a repair has taken out of the middle.
         pass
@@ -187,21 +177,17 @@ def keep_state_step(
     )
 
 
-def _steps_since(connection: apsw.Connection, pin: Pin) -> list[_Step]:
+def _steps_since(connection: apsw.Connection, pin: Pin) -> list[Step]:
     rows = connection.execute(
         "SELECT lsn, delta, undoes FROM pin_step WHERE doc = :doc AND lsn > :lsn"
         " UNION ALL SELECT lsn, delta, undoes FROM log WHERE doc = :doc AND lsn > :lsn"
         " ORDER BY lsn",
         {"doc": pin.doc, "lsn": pin.lsn},
     )
-    return [_Step(*row) for row in rows]
-
-
-def _targets(step: _Step, kept: set[int]) -> frozenset[int] | None:
-    if step.undoes is None:
-        return None
-    targets = frozenset(int(target) for target in json.loads(step.undoes))
-    return targets if targets <= kept else None
+    return [
+        Step(lsn, decode_delta(delta), read_targets(undoes))
+        for lsn, delta, undoes in rows
+    ]
 
 
 def _diff(old: str, new: str) -> Delta:

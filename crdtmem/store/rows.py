@@ -1,8 +1,16 @@
 """The rows that the store's modules hand each other."""
 
+import json
 from typing import NamedTuple
 
-__all__ = ["PLACE_BITS", "AuditRow", "EntryRow", "LogRow", "SlotRow"]
+__all__ = [
+    "PLACE_BITS",
+    "AuditRow",
+    "EntryRow",
+    "LogRow",
+    "SlotRow",
+    "read_targets",
+]
 
 PLACE_BITS = 40
 """A history row's key is ``doc << 40 | lsn``: one clustered tree for all slots."""
@@ -113,3 +121,8 @@ class AuditRow(NamedTuple):
     size_before: int
     size: int
     details: str
+
+
+def read_targets(undoes: str | None) -> frozenset[int] | None:
+    """Return the steps that a write took back, from their column; None for no undo."""
+    return None if undoes is None else frozenset(json.loads(undoes))

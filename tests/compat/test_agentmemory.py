@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,6 +9,7 @@ from hypothesis import given, strategies as st
 from crdtmem.compat.agentmemory import AgentMemorySlots
 from crdtmem.compat.agentmemory.payload import SIZE_UNITS_MAX
 from crdtmem.errors import CrdtmemError
+from tests.compat.asking import observed, overwritten_by
 from tests.conformance.slots import DEFAULT_HANDLES, Stage
 from tests.scenarios import opened
 from tests.scratch import scratch
@@ -95,17 +95,6 @@ def outcome(case, directory):
 
 
 @pytest.fixture
-def slots(memory):
-    return AgentMemorySlots(memory)
-
-
-@pytest.fixture
-def call(slots):
-    """Call a function by the end of its id."""
-    return lambda name, **payload: slots.call(f"mem::slot-{name}", payload)
-
-
-@pytest.fixture
 def refused(memory, call, unchanged):
     """Call a function that must refuse and change nothing; return its result."""
 
@@ -116,18 +105,6 @@ def refused(memory, call, unchanged):
         return result
 
     return refused
-
-
-def overwritten_by(result: dict[str, Any]) -> list[str]:
-    return [one["lane"] for one in result["overwrote"]]
-
-
-def observed(*observations):
-    """A source that has these observations, the oldest first, in any session."""
-    times = [f"2026-01-01T00:00:{n:02d}Z" for n in range(len(observations))]
-    return lambda _: [
-        {"timestamp": at, **one} for at, one in zip(times, observations, strict=True)
-    ]
 
 
 def is_all_functions(case):

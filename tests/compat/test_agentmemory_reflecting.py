@@ -1,33 +1,9 @@
 """crdtmem.compat.agentmemory.reflecting: what observations leave in slots"""
 
-from typing import Any
-
 import pytest
 
 from crdtmem.compat.agentmemory import AgentMemorySlots
-
-
-@pytest.fixture
-def slots(memory):
-    return AgentMemorySlots(memory)
-
-
-@pytest.fixture
-def call(slots):
-    """Call a function by the end of its id."""
-    return lambda name, **payload: slots.call(f"mem::slot-{name}", payload)
-
-
-def overwritten_by(result: dict[str, Any]) -> list[str]:
-    return [one["lane"] for one in result["overwrote"]]
-
-
-def observed(*observations):
-    """A source that has these observations, the oldest first, in any session."""
-    times = [f"2026-01-01T00:00:{n:02d}Z" for n in range(len(observations))]
-    return lambda _: [
-        {"timestamp": at, **one} for at, one in zip(times, observations, strict=True)
-    ]
+from tests.compat.asking import observed, overwritten_by
 
 
 def reflected(memory, *observations, **payload):

@@ -1,49 +1,15 @@
 """crdtmem.compat.anthropic and crdtmem.compat.files: both twins"""
 
 import pytest
-from anthropic.lib.tools import ToolError
 
 from crdtmem.compat.anthropic import CrdtMemoryTool
 from crdtmem.compat.files import FILE_UNITS, FileError, MemoryFiles
+from tests.compat.asking import commands, lines_of, shown
 from tests.compat.edit_scripts import NOTES
 from tests.conftest import PROFILE
 
 EDITS = {"default": 25, "campaign": 100}[PROFILE]
 LISTED = "Here're the files and directories up to 2 levels deep in"
-
-
-def commands(do):
-    """Return a function that makes a command of its name and fields, and does it."""
-    return lambda name, path=None, **fields: do(
-        {"command": name} | ({} if path is None else {"path": path}) | fields
-    )
-
-
-@pytest.fixture
-def tool(memory):
-    return commands(CrdtMemoryTool(memory).call)
-
-
-@pytest.fixture
-def refused(memory, tool, unchanged):
-    """Do a command that must be refused and change nothing; return what it says."""
-
-    def refused(name, path=None, **fields):
-        with unchanged(memory), pytest.raises(ToolError) as caught:
-            tool(name, path, **fields)
-        return str(caught.value)
-
-    return refused
-
-
-def shown(text):
-    """Return the numbers and lines of what a view shows."""
-    pairs = [line.split("\t", 1) for line in text.split("\n")[1:]]
-    return [(int(number), line) for number, line in pairs]
-
-
-def lines_of(memory, label="notes"):
-    return str(memory.slot(label).read().content).split("\n")
 
 
 def test_a_file_is_made_seen_and_is_a_slot(memory, tool):

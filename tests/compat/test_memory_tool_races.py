@@ -19,46 +19,13 @@ from crdtmem.memory import Memory
 from crdtmem.slot import Slot
 from tests import scripts
 from tests.child import Children, barrier
+from tests.compat.asking import commands, lines_of, shown
 from tests.compat.edit_scripts import NOTES
 from tests.conftest import PROFILE
 from tests.scenarios import opened
 from tests.scratch import scratch
 
 EDITS = {"default": 25, "campaign": 100}[PROFILE]
-
-
-def commands(do):
-    """Return a function that makes a command of its name and fields, and does it."""
-    return lambda name, path=None, **fields: do(
-        {"command": name} | ({} if path is None else {"path": path}) | fields
-    )
-
-
-@pytest.fixture
-def tool(memory):
-    return commands(CrdtMemoryTool(memory).call)
-
-
-@pytest.fixture
-def refused(memory, tool, unchanged):
-    """Do a command that must be refused and change nothing; return what it says."""
-
-    def refused(name, path=None, **fields):
-        with unchanged(memory), pytest.raises(ToolError) as caught:
-            tool(name, path, **fields)
-        return str(caught.value)
-
-    return refused
-
-
-def shown(text):
-    """Return the numbers and lines of what a view shows."""
-    pairs = [line.split("\t", 1) for line in text.split("\n")[1:]]
-    return [(int(number), line) for number, line in pairs]
-
-
-def lines_of(memory, label="notes"):
-    return str(memory.slot(label).read().content).split("\n")
 
 
 def test_what_went_meanwhile_no_longer_exists(tool, other, refused):

@@ -1,12 +1,15 @@
 """What the tests of condense share: handles, a clock, and a slot worth condensing."""
 
+import threading
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import crdtmem
+from crdtmem.condense.running import PassRun
 from tests.condense.plans import PLAN
+from tests.condense.summarisers import join_summarisers
 
 
 class Clock:
@@ -70,3 +73,18 @@ def slot(memory):
 def theirs(slot, other):
     """The same slot as another lane has it."""
     return other.slot("plan")
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Every summariser is out of time at once."""
+    monkeypatch.setattr(PassRun, "timeout_s", lambda *_: 0.01)
+
+
+@pytest.fixture
+def gate():
+    """What a summariser in a thread waits at; opened at the end, which leaves none."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+    join_summarisers()

@@ -8,10 +8,12 @@ them, whatever the system does with their process ids.
 import os
 import select
 import sys
+import threading
 
 from tests.child import PATIENCE_S
+from tests.condense.plans import framed
 
-__all__ = ["FRAMED", "Leash", "fill", "python"]
+__all__ = ["FRAMED", "Leash", "fill", "join_summarisers", "python", "reply"]
 
 _SECTION = "## Section {number}\n\n- item {number}, with what was decided and why\n"
 
@@ -49,6 +51,19 @@ def fill(memory, label="plan", *, size_limit=2_000):
         text += _SECTION.format(number=number)
     memory.create(label, text.removesuffix("\n"), size_limit=size_limit)
     return memory.slot(label)
+
+
+def join_summarisers():
+    """Wait until no summariser is at work any more."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("crdtmem-condense-"):
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
+def reply(begun):
+    """Summarise as it should be done."""
+    return framed(begun.id, "All of it, in short.", "(none)")
 
 
 class Leash:

@@ -9,10 +9,14 @@ import pytest
 from crdtmem import CondenseReply, RateLimitedError, SlotRefusedError, aio
 from crdtmem.condense import awaiting
 from crdtmem.condense.command import CommandSummariser
-from crdtmem.condense.running import PassRun
-from tests.child import PATIENCE_S
-from tests.condense.plans import framed
-from tests.condense.summarisers import FRAMED, Leash, fill, python
+from tests.condense.summarisers import (
+    FRAMED,
+    Leash,
+    fill,
+    join_summarisers,
+    python,
+    reply,
+)
 
 
 @pytest.fixture
@@ -27,32 +31,6 @@ async def plan(memory):
     """A slot that is due."""
     await memory.call(fill)
     return await memory.slot("plan")
-
-
-@pytest.fixture
-def hasty(monkeypatch):
-    """Every summariser is out of time at once."""
-    monkeypatch.setattr(PassRun, "timeout_s", lambda *_: 0.01)
-
-
-@pytest.fixture
-def gate():
-    """What a summariser in a thread waits at; opened at the end."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-    join_summarisers()
-
-
-def join_summarisers():
-    for thread in threading.enumerate():
-        if thread.name.startswith("crdtmem-condense-"):
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
-
-
-def reply(begun):
-    return framed(begun.id, "All of it, in short.", "(none)")
 
 
 async def reply_later(begun):

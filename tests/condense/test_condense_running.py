@@ -13,43 +13,21 @@ from crdtmem.condense.command import CommandSummariser
 from crdtmem.condense.running import PassRun, summariser_name
 from crdtmem.condense.values import Section
 from crdtmem.errors import CrdtmemError, InvalidArgumentError
-from tests.child import PATIENCE_S
-from tests.condense.plans import events, framed, pins
-from tests.condense.summarisers import FRAMED, Leash, fill, python
+from tests.condense.plans import events, pins
+from tests.condense.summarisers import (
+    FRAMED,
+    Leash,
+    fill,
+    join_summarisers,
+    python,
+    reply,
+)
 
 
 @pytest.fixture
 def plan(memory):
     """A slot that is due."""
     return fill(memory)
-
-
-@pytest.fixture
-def hasty(monkeypatch):
-    """Every summariser is out of time at once."""
-    monkeypatch.setattr(PassRun, "timeout_s", lambda *_: 0.01)
-
-
-@pytest.fixture
-def gate():
-    """What a summariser waits at; opened at the end, so that no thread is left."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-    join_summarisers()
-
-
-def join_summarisers():
-    """Wait until no summariser is at work any more."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("crdtmem-condense-"):
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
-
-
-def reply(begun):
-    """Summarise as it should be done."""
-    return framed(begun.id, "All of it, in short.", "(none)")
 
 
 def passes(memory):

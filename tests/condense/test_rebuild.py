@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 
 from crdtmem.condense.gates import failed_gate
-from crdtmem.condense.rebuild import Rebuilt, closed, rebuild
+from crdtmem.condense.rebuild import Rebuilt, rebuild
 from crdtmem.condense.regions import parse
 from crdtmem.doc.delta import Splice, apply_delta, is_whole_lines
 from crdtmem.doc.rebase import carried_delta
+from crdtmem.doc.text_form import closed
 from crdtmem.doc.trace import Trace
 from tests.condense.notes import PLANS, TEXTS, UNIT_MAX, plan_of
 
@@ -287,7 +288,3 @@ def test_what_stays_is_touched_by_no_edit():
         hoisted=1,
         hoist_deferred=0,
     )
-
-
-def test_a_file_is_closed_by_one_newline():
-    assert [closed(file) for file in ("", "a", "a\n", "\n")] == ["", "a\n", "a\n", "\n"]

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from crdtmem.doc.text_form import (
     append_splice,
     bytes_of,
+    closed,
     cut_units,
     file_of,
     lines_of,
@@ -181,3 +182,7 @@ def test_an_append_inserts_and_deletes_whole_lines(file, text):
         ("\n", ""),
     ]
     assert file[:start_chars][-1:] in ["", "\n"] or insert.startswith("\n")
+
+
+def test_a_file_is_closed_by_one_newline():
+    assert [closed(file) for file in ("", "a", "a\n", "\n")] == ["", "a\n", "a\n", "\n"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from crdtmem.doc.delta import Splice
-from crdtmem.doc.trace import Fate, Trace, TraceRun
+from crdtmem.doc.trace import Fate, Step, Trace, TraceRun
 from tests.doc.histories import (
     HISTORIES,
     ROUGH_CHANGES,
@@ -178,3 +178,17 @@ def test_thousands_of_appends_are_a_step_each_and_not_a_walk():
 
     assert trace.text() == "line\n" + 9_000 * "x\n"
     assert len(trace.runs) == 9_001
+
+
+def test_an_undo_of_a_write_that_is_not_replayed_is_a_plain_write():
+    steps = [
+        Step(7, (Splice(0, 2, ""),)),
+        Step(8, (Splice(0, 0, "a\n"),), frozenset({7})),
+    ]
+    whole, part = Trace("a\nb\n"), Trace("b\n")
+
+    whole.replay(steps)
+    part.replay(steps[1:])
+
+    assert [run.revived_by for run in whole.runs] == [8, None]
+    assert part.runs == (TraceRun("a\n", inserted_by=8), TraceRun("b\n"))

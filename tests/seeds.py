@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 
-__all__ = ["run_seeds"]
+__all__ = ["COVERAGE", "run_seeds"]
 
 # coverage starts itself in every Python process that finds one of these.
 COVERAGE = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")

@@ -1,5 +1,6 @@
 """The settings of a relay: ``relay.toml`` in its folder, and what may stand in it.
 
+A relay whose log is in a database needs no folder; then the environment may say where.
 Read once, before anything listens. Each value is held against its bounds here, so that
 nothing below has to doubt it.
 """
@@ -22,9 +23,13 @@ from relay.http import Network
 from relay.storage.rules import StorageLimits
 
 __all__ = [
+    "DATABASE_VARIABLE",
     "FILE_NAME",
     "RelayConfig",
+    "database_of_environment",
     "default_text",
+    "is_database",
+    "parse_database",
     "parse_listen",
     "parse_network",
     "parse_origin",
@@ -32,9 +37,11 @@ __all__ = [
 ]
 
 FILE_NAME = "relay.toml"
+DATABASE_VARIABLE = "CRDTMEM_RELAY_STORAGE"
 
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):([0-9]{1,5})")
 _ORIGIN = re.compile(r"https?://[^\s/?#@]+")
+_SCHEMES = ("postgresql://", "postgres://")
 _REASON_CHARS = 120
 _PART_HEAD_BYTES = 1_024
 
@@ -64,6 +71,11 @@ _PLACES = """
 # tls_cert = "cert.pem"
 # tls_key = "key.pem"
 
+# Where the log is kept: in this folder, or in a database of PostgreSQL, which several
+# relays may share. The password may stand in a file of its own, or in PGPASSWORD.
+# storage = "postgresql://relay@db.example.org/relay"
+# password_file = "database.password"
+
 # Networks of proxies whose X-Forwarded-For counts.
 # behind_proxy = ["10.0.0.0/8"]
 
@@ -85,6 +97,9 @@ class RelayConfig:
         origins: Values of ``Origin`` that are let in.
         limits: Of connections.
         storage: Of the log.
+        database: URL of the database that holds the log; empty where the folder does.
+            There may be a password in it.
+        password_file: File with the database's password, or None.
 
     """
 
@@ -96,6 +111,8 @@ class RelayConfig:
     origins: tuple[str, ...] = ()
     limits: RelayLimits = field(default_factory=RelayLimits)
     storage: StorageLimits = field(default_factory=StorageLimits)
+    database: str = field(default="", repr=False)
+    password_file: Path | None = None
 
 
 def read_config(folder: Path) -> RelayConfig:
@@ -119,6 +136,29 @@ def read_config(folder: Path) -> RelayConfig:
     )
 
 
+def database_of_environment() -> str:
+    """Return the URL of the database that the environment names; empty for none.
+
+    Raises:
+        ConfigError: If it is no such URL.
+
+    """
+    text = os.environ.get(DATABASE_VARIABLE, "")
+    try:
+        return parse_database(text) if text else ""
+    except ValueError as exc:
+        raise ConfigError(
+            f"{DATABASE_VARIABLE} cannot be used: {exc}",
+            code="config-invalid",
+            details={"key": DATABASE_VARIABLE},
+        ) from exc
+
+
+def is_database(text: str) -> bool:
+    """Tell whether a text is meant as the URL of a database, not as a folder."""
+    return text.startswith(_SCHEMES)
+
+
 def default_text() -> str:
     """Return a settings file that changes nothing, and shows all that can be set."""
     known = {**_RELAY, **_STORAGE}
@@ -138,6 +178,19 @@ def parse_listen(text: str) -> tuple[str, int]:
     if match is None or port > 65_535:
         raise ValueError(f"{text!r} is no address such as 127.0.0.1:8787 or [::1]:8787")
     return match[1] or match[2], port
+
+
+def parse_database(text: str) -> str:
+    """Return the URL of a database; whether it can be had shows when it is opened.
+
+    Raises:
+        ValueError: If it is none; the sentence does not hold the text, which may hold a
+            password.
+
+    """
+    if not is_database(text) or not text.isprintable():
+        raise ValueError("it is no URL such as postgresql://user@host/database")
+    return text
 
 
 def parse_network(text: str) -> Network:
@@ -167,7 +220,8 @@ def parse_origin(text: str) -> str:
 
 _RELAY = {known.name: known for known in fields(RelayLimits) if known.name != "agent"}
 _STORAGE = {known.name: known for known in fields(StorageLimits)}
-_KEYS = ("listen", "tls_cert", "tls_key", "behind_proxy", "origins", "limits")
+_FILES = ("tls_cert", "tls_key", "password_file")
+_KEYS = ("listen", *_FILES, "storage", "behind_proxy", "origins", "limits")
 
 
 def _read_table(path: Path) -> dict[str, Any]:
@@ -194,7 +248,7 @@ def _places(path: Path, table: Mapping[str, Any]) -> RelayConfig:
     host, port = _parsed(path, "listen", table.get("listen", "127.0.0.1:8787"), _listen)
     files = {
         key: path.parent / _parsed(path, key, table[key], _text)
-        for key in ("tls_cert", "tls_key")
+        for key in _FILES
         if key in table
     }
     return RelayConfig(
@@ -202,6 +256,7 @@ def _places(path: Path, table: Mapping[str, Any]) -> RelayConfig:
         port,
         proxies=tuple(_each(path, "behind_proxy", table, parse_network)),
         origins=tuple(_each(path, "origins", table, parse_origin)),
+        database=_parsed(path, "storage", table.get("storage", ""), _database),
         **files,
     )
 
@@ -234,6 +289,12 @@ def _within(path: Path, name: str, value: object, default: object) -> float:
 
 def _listen(value: object) -> tuple[str, int]:
     return parse_listen(_text(value))
+
+
+def _database(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("it is no text")
+    return parse_database(value) if value else ""
 
 
 def _text(value: object) -> str:

@@ -38,6 +38,7 @@ from relay.admission import Admission, Arrival
 from relay.commits import CommitQueue
 from relay.counters import CoreCounters
 from relay.effects import (
+    Announce,
     Append,
     Close,
     Effect,
@@ -247,6 +248,12 @@ class RelayCore:
         for conn, session in namespace.members.items():
             session.head_moved(ns_no, head)
             self._touched[conn] = session
+        self._settle(now)
+
+    def heard(self, message: bytes, now: float) -> None:
+        """Take what another process of this relay has announced."""
+        self._presences.hear(message, now)
+        self._show(self._presences.due(now))
         self._settle(now)
 
     def revoked(self, token_id: str, code: str, now: float) -> None:
@@ -564,9 +571,11 @@ class RelayCore:
             self._cache.forget(ns_no)
 
     def _show(self, presences: Iterable[Shown]) -> None:
-        """Hand presences on to the others that asked for them."""
+        """Hand presences on to the others that asked for them, here and elsewhere."""
         for shown in presences:
             ns_no = shown.key[0]
+            if isinstance(shown.conn, int):
+                self._effects.append(Announce(shown.data))
             namespace = self._namespaces.get(ns_no)
             members = namespace.members if namespace is not None else {}
             for conn, session in members.items():

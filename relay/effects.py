@@ -7,10 +7,16 @@ in their order and tells the core what came of each.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crdtmem.errors import CrdtmemError, StorageBusyError, StorageFullError
+from crdtmem.errors import (
+    CrdtmemError,
+    StorageBusyError,
+    StorageFullError,
+    StorageUncertainError,
+)
 from crdtmem.protocol.relaying import JoinState, LogSlice, Put, PutResult, Sample
 
 __all__ = [
+    "Announce",
     "Append",
     "Close",
     "Effect",
@@ -62,6 +68,18 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Announce:
+    """Tell the other processes of this relay; nothing is to be reported.
+
+    Attributes:
+        message: For their ``RelayCore.heard``.
+
+    """
+
+    message: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Ask ``Storage.join``."""
 
@@ -100,7 +118,7 @@ class Read:
     octets: int
 
 
-Effect = Send | Close | Join | Match | Append | Read
+Effect = Send | Close | Announce | Join | Match | Append | Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +136,12 @@ class StorageFailure:
     @classmethod
     def of(cls, error: CrdtmemError) -> "StorageFailure":
         """Return what an error of the storage means to its connections."""
-        is_refusal = isinstance(error, StorageFullError | StorageBusyError)
-        return cls(error.code if is_refusal else "storage-failed")
+        match error:
+            case StorageFullError():
+                return cls(StorageFullError.code)
+            case StorageBusyError():
+                return cls(StorageBusyError.code)
+        return cls(StorageUncertainError.code)
 
 
 Result = JoinState | Sample | list[PutResult] | LogSlice

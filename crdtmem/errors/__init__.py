@@ -7,6 +7,7 @@
         * ConfigTakenError: a client's file has a foreign entry of our name
         * ConfigUnparsableError: a client's file cannot be edited safely
         * MissingExtraError: a part was asked for that is not installed
+        * KeyringError: a file of keys cannot be used
     * SlotError: the slot refused a read or a write; nothing was written
         * SlotNotFoundError: no live slot of this label
         * SlotExistsError: the label is taken in that scope
@@ -22,6 +23,14 @@
     * HistoryError: a kept write cannot be undone; nothing was written
         * HistoryNotFoundError: no such history entry
     * CondensePassUnknownError: no condense pass of this id
+    * SetError: the memory set refused a read or a write; nothing was written
+        * UnboundError: the handle was made without a partition key
+        * OwnerThreadError: sets are managed by their binding's owner only
+        * ItemNotFoundError: no item of this id in this set under this key
+        * ItemConflictError: it is not as the caller took for granted
+        * SetLimitError: an item, a set or a namespace would be too large
+        * SummaryError: a summariser failed, or its summaries cannot be used
+        * EmbeddingError: there is no embedder, or it gives no vectors
     * StoreError: the local store could not do its part
         * StoreBusyError: the write lock was not had in time
         * StoreClosedError: the handle has been closed
@@ -42,7 +51,11 @@
         * StorageError: its log could not do its part
             * StorageFullError: the disk is full; nothing was stored
             * StorageBusyError: another process keeps it locked; nothing was stored
+                * StorageUnreachableError: the database is not there at present
+                * StorageReadOnlyError: the database takes no writes at present
             * StorageUncertainError: a commit failed, and may be stored or not
+                * StorageLostError: the connection to the database was lost in it
+            * StorageUnsafeError: the database might lose what it acknowledges
             * StorageCorruptError: the log is damaged, or no relay's
     * SyncError: the relay, or the way to it, could not do its part
         * RelayUnreachableError: not reached, or lost; another attempt may succeed
@@ -51,6 +64,7 @@
         * InsecureUrlError: the token would be sent in the clear
         * LinkNotFoundError: the namespace is not linked
         * LinkChangedError: the store has other ids than when the link was read
+        * KeyMissingError: the namespace is encrypted, and there is no key of it
         * LinkRefusedError: a link cannot be made or taken away as things are
             * LinkExistsError: the namespace is linked already
             * LinkOverlapError: slots have unrelated texts here and there
@@ -96,8 +110,23 @@ from crdtmem.errors.relay import (
     StorageCorruptError,
     StorageError,
     StorageFullError,
+    StorageLostError,
+    StorageReadOnlyError,
     StorageUncertainError,
+    StorageUnreachableError,
+    StorageUnsafeError,
     TokenNotFoundError,
+)
+from crdtmem.errors.sealing import KeyMissingError, KeyringError
+from crdtmem.errors.sets import (
+    EmbeddingError,
+    ItemConflictError,
+    ItemNotFoundError,
+    OwnerThreadError,
+    SetError,
+    SetLimitError,
+    SummaryError,
+    UnboundError,
 )
 from crdtmem.errors.setup import ConfigTakenError, ConfigUnparsableError
 from crdtmem.errors.slots import (
@@ -158,12 +187,17 @@ __all__ = [
     "CrdtmemError",
     "DocError",
     "EditError",
+    "EmbeddingError",
     "HistoryError",
     "HistoryNotFoundError",
     "ImportRefusedError",
     "InsecureBindError",
     "InsecureUrlError",
     "InvalidArgumentError",
+    "ItemConflictError",
+    "ItemNotFoundError",
+    "KeyMissingError",
+    "KeyringError",
     "LeaseHeldError",
     "LinkChangedError",
     "LinkExistsError",
@@ -177,6 +211,7 @@ __all__ = [
     "MirrorUnsafeError",
     "MissingExtraError",
     "NetworkFilesystemError",
+    "OwnerThreadError",
     "PermissionDeniedError",
     "PortInUseError",
     "ProtocolError",
@@ -190,6 +225,8 @@ __all__ = [
     "RequestIdReusedError",
     "RevNotKeptError",
     "SchemaTooNewError",
+    "SetError",
+    "SetLimitError",
     "SizeLimitError",
     "SlotError",
     "SlotExistsError",
@@ -200,7 +237,11 @@ __all__ = [
     "StorageCorruptError",
     "StorageError",
     "StorageFullError",
+    "StorageLostError",
+    "StorageReadOnlyError",
     "StorageUncertainError",
+    "StorageUnreachableError",
+    "StorageUnsafeError",
     "StoreBusyError",
     "StoreClosedError",
     "StoreCorruptError",
@@ -208,8 +249,10 @@ __all__ = [
     "StoreFullError",
     "StoreNotFoundError",
     "StoreReadOnlyError",
+    "SummaryError",
     "SyncError",
     "TokenNotFoundError",
+    "UnboundError",
     "UnreadableFileError",
     "UnsentWritesError",
     "UntrustedConfigError",

@@ -12,7 +12,11 @@ __all__ = [
     "StorageCorruptError",
     "StorageError",
     "StorageFullError",
+    "StorageLostError",
+    "StorageReadOnlyError",
     "StorageUncertainError",
+    "StorageUnreachableError",
+    "StorageUnsafeError",
     "TokenNotFoundError",
 ]
 
@@ -125,8 +129,62 @@ class StorageBusyError(StorageError, TimeoutError):
     exit_status = 6
     http_status = 503
 
-    def __init__(self, *, path: str) -> None:
-        super().__init__(f"{path} is locked by another process", details={"path": path})
+    def __init__(
+        self, *, path: str, reason: str = "is locked by another process"
+    ) -> None:
+        super().__init__(f"{path} {reason}", details={"path": path, "reason": reason})
+
+
+class StorageUnreachableError(StorageBusyError):
+    """The database could not be reached, or was lost before a commit began.
+
+    Args:
+        path: The database, without any password.
+        reason: What the network or the server said.
+
+    """
+
+    code = "storage-unreachable"
+    hint = "see whether the database runs; a running relay tries again by itself"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(path=path, reason=f"cannot be reached: {reason}")
+
+
+class StorageReadOnlyError(StorageBusyError):
+    """The database takes no writes at present; reads go on.
+
+    Args:
+        path: The database, without any password.
+        reason: What the server said.
+
+    """
+
+    code = "storage-read-only"
+    hint = "see why the database is read-only; a running relay tries again by itself"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(path=path, reason=f"is read-only: {reason}")
+
+
+class StorageUnsafeError(StorageError):
+    """The database might lose what it acknowledges, so nothing is stored there.
+
+    Args:
+        path: The database, without any password.
+        reason: Which setting is wrong, or what is too old.
+
+    """
+
+    code = "storage-unsafe"
+    hint = "change that in the database's settings, and start the relay again"
+    exit_status = 7
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} cannot be trusted with a log: {reason}",
+            details={"path": path, "reason": reason},
+        )
 
 
 class StorageUncertainError(StorageError):
@@ -134,8 +192,13 @@ class StorageUncertainError(StorageError):
 
     Nothing of it may be acknowledged, and the process should end: what the system
     remembers of a file whose sync has failed is not to be trusted.
+
+    Attributes:
+        ends_process: Whether that is so; not where another process has the disk.
+
     """
 
+    ends_process = True
     code = "storage-failed"
     hint = "look after the disk, and start the relay again"
     exit_status = 74
@@ -146,6 +209,21 @@ class StorageUncertainError(StorageError):
             f"it is uncertain what {path} holds: {reason}",
             details={"path": path, "reason": reason},
         )
+
+
+class StorageLostError(StorageUncertainError):
+    """The connection to the database was lost in a commit: it may be stored or not.
+
+    Nothing of it may be acknowledged. The relay goes on: what was committed, the
+    database knows.
+    """
+
+    ends_process = False
+    code = "storage-lost"
+    hint = "the relay tries again by itself; clients send again what was not confirmed"
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(path=path, reason="the connection was lost in a commit")
 
 
 class StorageCorruptError(StorageError):

@@ -1,4 +1,4 @@
-"""Bounds of the MCP server, and of the search that it offers."""
+"""Bounds of the MCP server."""
 
 __all__ = [
     "MCP_CHANGES_ROWS",
@@ -15,13 +15,6 @@ __all__ = [
     "MCP_TEXT_MOST_UNITS",
     "MCP_TEXT_UNITS",
     "MCP_WARM_S",
-    "SEARCH_LEAD_CHARS",
-    "SEARCH_PAGE_MAX",
-    "SEARCH_QUERY_UNITS",
-    "SEARCH_ROWS",
-    "SEARCH_SNIPPET_UNITS",
-    "SEARCH_TEXTS",
-    "SEARCH_UNITS",
 ]
 
 MCP_QUEUE_MAX = 64
@@ -65,24 +58,3 @@ MCP_OUTLINE_LINES = 50
 
 MCP_WARM_S = 0.1
 """Wait before what writes need is loaded, so that it slows no first answer down."""
-
-SEARCH_QUERY_UNITS = 1_000
-"""Longest query: each of its words is looked for in every text."""
-
-SEARCH_ROWS = 20
-"""Hits where no limit is given."""
-
-SEARCH_PAGE_MAX = 100
-"""Most hits of one search."""
-
-SEARCH_SNIPPET_UNITS = 200
-"""What a hit shows of its text."""
-
-SEARCH_LEAD_CHARS = 80
-"""What a snippet shows before its first match, at most."""
-
-SEARCH_TEXTS = 2_000
-"""Texts that one search looks at, newest first; the result says if there are more."""
-
-SEARCH_UNITS = 20_000_000
-"""Characters that one search looks at: about a second of work for a plain scan."""

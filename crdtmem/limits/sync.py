@@ -18,6 +18,8 @@ __all__ = [
     "CONNECTION_DEAD_S",
     "CONNECT_S",
     "CONTROL_BYTES",
+    "COPY_BATCH_BYTES",
+    "COPY_BATCH_ROWS",
     "DRAIN_S",
     "DROP_GRACE_MS",
     "DROP_STEP_MS",
@@ -37,11 +39,13 @@ __all__ = [
     "JOINS_MAX",
     "JOIN_RETRY_S",
     "JOIN_WAIT_S",
+    "KEYRING_BYTES",
     "LEASE_RETRY_S",
     "NAMESPACE_DOCS_MAX",
     "NAMESPACE_QUOTA_BYTES",
     "PART_BYTES",
     "PART_WAIT_S",
+    "PRESENCES_HEARD_MAX",
     "PRESENCES_MAX",
     "PRESENCE_BYTES",
     "PRESENCE_PAUSE_S",
@@ -50,6 +54,8 @@ __all__ = [
     "PUT_RECORDS_MAX",
     "READINESS_KEPT_S",
     "READINESS_WAIT_S",
+    "RECEIPT_PAUSE_MS",
+    "RECEIPT_RECORDS",
     "RECORDS_ITEMS_MAX",
     "RELAY_DISK_FREE_BYTES",
     "RELAY_ROWS_KNOWN_MAX",
@@ -62,6 +68,7 @@ __all__ = [
     "SAMPLES_MAX",
     "SAMPLE_STEP_RECORDS",
     "SEALED_BYTES",
+    "SEALED_LEAST_BYTES",
     "SEALED_ROWS_MAX",
     "SEALED_STATES_BYTES",
     "SEALED_STATES_MAX",
@@ -228,6 +235,9 @@ SYNC_STATUS_S = 1.0
 Each is a write transaction; who asks for the status counts what is unsent anew.
 """
 
+KEYRING_BYTES = 65_536
+"""Longest keyring: some hundred keys, and comments."""
+
 TOKEN_FILE_BYTES = 4_096
 """Longest token file; a token has 58 characters."""
 
@@ -248,6 +258,12 @@ COMMIT_RECORDS = 1_024
 
 One sync pays for all that came while the last one ran; more would only wait longer.
 """
+
+COPY_BATCH_BYTES = 4 * 2**20
+"""Most bytes of rows that are written at once when a relay is copied; or one row."""
+
+COPY_BATCH_ROWS = 1_000
+"""Most rows that are written at once when a relay is copied."""
 
 CONNECTIONS_MAX = 4_096
 """Most connections of one relay process, some 300 KB each at worst."""
@@ -364,7 +380,7 @@ SWEEP_S = 600.0
 TOKEN_BURST_RECORDS = 10_000
 """How many records a token may have put at once before it is read more slowly."""
 
-TOKEN_POLL_S = 2.0
+TOKEN_POLL_S = 1.0
 """Pause between two looks for tokens that were revoked or have expired."""
 
 TOKEN_RATE_BYTES = 20_000_000
@@ -378,6 +394,12 @@ TOKEN_RATE_RECORDS = 2_000
 
 JOIN_RETRY_S = 1.0
 """Shortest wait before a refused join is tried again, whatever the relay asks for."""
+
+PRESENCES_HEARD_MAX = 10_000
+"""Most presences that a relay's process keeps of those at the other processes: 15 MB.
+
+Those that come when there are so many are not shown here.
+"""
 
 PRESENCES_MAX = 1_024
 """Most senders of presence that a client tells apart in a namespace; oldest go."""
@@ -408,6 +430,21 @@ SEALED_BYTES = 256 * 2**10
 """Writes of one doc that go into one record, in bytes; a longer write goes alone.
 
 What a relay sends in one frame, so a reader that comes late gets them in one.
+"""
+
+RECEIPT_PAUSE_MS = 3_600_000
+"""Shortest pause between two receipts of a store in a namespace."""
+
+RECEIPT_RECORDS = 256
+"""New records in a log from which a store that writes there says how far it has read.
+
+A relay that shows two logs is found out by the first of them that reaches the other.
+"""
+
+SEALED_LEAST_BYTES = 256
+"""Shortest text that is encrypted; a shorter one is padded to it.
+
+An append of a line and one of a word look alike.
 """
 
 SEALED_ROWS_MAX = 4_096

@@ -12,26 +12,29 @@ import click
 
 from crdtmem.protocol.tokens import format_token
 from relay.auth import SCOPES, digest_of
-from relay.cli.serving import address_of, serve_folder
+from relay.cli.copying import copy_place
+from relay.cli.places import (
+    Place,
+    add_token,
+    check_log,
+    end_token,
+    place_of,
+    tokens_of,
+)
+from relay.cli.serving import address_of, serve_place
 from relay.cli.tokens import new_token, shown, store_token, token_json, token_line
 from relay.config import (
     FILE_NAME,
     RelayConfig,
     default_text,
+    parse_database,
     parse_listen,
     parse_network,
     parse_origin,
-    read_config,
 )
-from relay.storage.sqlite.checking import NamespaceCheck
+from relay.storage.checking import NamespaceCheck
 from relay.storage.sqlite.folder import init_folder
-from relay.storage.sqlite.maintenance import (
-    add_token,
-    back_up,
-    check_log,
-    end_token,
-    tokens_of,
-)
+from relay.storage.sqlite.maintenance import back_up
 from relay.storage.sqlite.storage import wall_ms
 
 __all__ = ["cli"]
@@ -70,26 +73,37 @@ def _parse_span(text: str) -> int:
 
 
 def _command(
-    group: click.Group, name: str | None = None
+    group: click.Group, name: str | None = None, *, argument: Callable[[_F], _F]
 ) -> Callable[[_F], click.Command]:
-    """Register a command of a folder, with its --json."""
+    """Register a command of a place, with its --json."""
 
     def register(function: _F) -> click.Command:
         function = click.option(
             "--json", "as_json", is_flag=True, help="Print the result as JSON."
         )(function)
-        function = click.argument("folder", metavar="DIR", type=_PATH)(function)
-        return group.command(name, context_settings=_HELP_NAMES)(function)
+        return group.command(name, context_settings=_HELP_NAMES)(argument(function))
 
     return register
+
+
+_FOLDER = click.argument("folder", metavar="DIR", type=_PATH)
+
+
+def _named(_context: click.Context, _option: click.Parameter, text: str) -> Place:
+    """Return the place of an argument: a folder, or the URL of a database."""
+    return place_of(text)
+
+
+_PLACE = click.argument("place", metavar="DIR", callback=_named)
 
 
 @click.group(context_settings=_HELP_NAMES)
 def cli() -> None:
     """Run a relay, or look after one.
 
-    A relay is a folder. It orders what stores send to it, keeps it on disk and shows it
-    to the others; it never reads what is inside.
+    A relay is a folder, or a database that several processes serve. It orders what
+    stores send to it, keeps it on disk and shows it to the others; it never reads what
+    is inside. DIR is the folder, or the URL of the database.
     """
 
 
@@ -98,7 +112,7 @@ def token() -> None:
     """Say who may connect, and what they may do."""
 
 
-@_command(cli)
+@_command(cli, argument=_FOLDER)
 @click.option("--namespace", default="*", help="What the first token is for (all).")
 def init(folder: Path, namespace: str, *, as_json: bool) -> None:
     """Make a relay in a new folder, and a first token."""
@@ -109,7 +123,7 @@ def init(folder: Path, namespace: str, *, as_json: bool) -> None:
     init_folder(folder, now_ms=now_ms)
     (folder / FILE_NAME).write_text(default_text(), encoding="utf-8")
     target = folder / FIRST_TOKEN
-    store_token(folder, row, secret, target)
+    store_token(Place(folder, RelayConfig()), row, secret, target)
     if as_json:
         _print_json({"folder": str(folder), "file": str(target), **token_json(row)})
         return
@@ -118,7 +132,15 @@ def init(folder: Path, namespace: str, *, as_json: bool) -> None:
     click.echo(f"next: crdtmem relay serve {folder}")
 
 
-@_command(cli)
+@_command(cli, argument=click.argument("named", metavar="[DIR]", required=False))
+@click.option(
+    "--storage",
+    type=_Parsed("url", parse_database),
+    help="Database of PostgreSQL that holds the log; several relays may share it.",
+)
+@click.option(
+    "--password-file", type=_PATH, help="File with the password of the database."
+)
 @click.option(
     "--listen",
     type=_Parsed("address", parse_listen),
@@ -138,22 +160,31 @@ def init(folder: Path, namespace: str, *, as_json: bool) -> None:
     type=_Parsed("url", parse_origin),
     help="Web page that may connect; may be repeated.",
 )
-@click.option("--restored", is_flag=True, help="The folder was put back from a copy.")
-def serve(folder: Path, *, as_json: bool, restored: bool, **given: Any) -> int:
-    """Serve a folder until a signal; others connect to it.
+@click.option("--restored", is_flag=True, help="The log was put back from a copy.")
+def serve(
+    named: str | None,
+    *,
+    as_json: bool,
+    restored: bool,
+    storage: str | None,
+    password_file: Path | None,
+    **given: Any,
+) -> int:
+    """Serve a relay until a signal; others connect to it.
 
-    What is not given here is taken from relay.toml in the folder.
+    What is not given here is taken from relay.toml in the folder. Without any of them,
+    CRDTMEM_RELAY_STORAGE names the database.
     """
-    config = _with_options(read_config(folder), given)
-    return serve_folder(
-        folder,
-        config,
+    place = place_of(named, database=storage or "", password_file=password_file)
+    config = _with_options(place.config, given)
+    return serve_place(
+        replace(place, config=config),
         is_restored=restored,
         on_ready=lambda port: _tell_address(config, port, as_json=as_json),
     )
 
 
-@_command(token)
+@_command(token, argument=_PLACE)
 @click.option(
     "--namespace",
     required=True,
@@ -187,7 +218,7 @@ def serve(folder: Path, *, as_json: bool, restored: bool, **given: Any) -> int:
     help="New file for the token, or '-' for stdout. It is not shown again.",
 )
 def create(
-    folder: Path,
+    place: Place,
     *,
     namespace: str,
     scopes: tuple[str, ...],
@@ -208,24 +239,24 @@ def create(
         max_replicas=max_replicas,
     )
     if str(target) == "-":
-        add_token(folder, row, digest_of(secret))
+        add_token(place, row, digest_of(secret))
         text = format_token(row.token_id, secret)
         if as_json:
             _print_json({"token": text, **token_json(row)})
         else:
             click.echo(text)
         return
-    store_token(folder, row, secret, target)
+    store_token(place, row, secret, target)
     if as_json:
         _print_json({"file": str(target), **token_json(row)})
     else:
         click.echo(f"{target}: a token for {shown(row)}")
 
 
-@_command(token, "list")
-def list_(folder: Path, *, as_json: bool) -> None:
+@_command(token, "list", argument=_PLACE)
+def list_(place: Place, *, as_json: bool) -> None:
     """Show all tokens, without their secrets."""
-    rows = tokens_of(folder)
+    rows = tokens_of(place)
     if as_json:
         _print_json({"tokens": [token_json(row) for row in rows]})
         return
@@ -233,39 +264,40 @@ def list_(folder: Path, *, as_json: bool) -> None:
         click.echo(token_line(row))
 
 
-@_command(token)
+@_command(token, argument=_PLACE)
 @click.argument("token_id", metavar="ID")
-def revoke(folder: Path, *, token_id: str, as_json: bool) -> None:
+def revoke(place: Place, *, token_id: str, as_json: bool) -> None:
     """Revoke a token; its connections end within seconds."""
-    end_token(folder, token_id, wall_ms())
+    end_token(place, token_id, wall_ms())
     if as_json:
         _print_json({"id": token_id, "revoked": True})
     else:
         click.echo(f"{token_id}: revoked")
 
 
-@_command(cli)
+@_command(cli, argument=_PLACE)
 @click.argument("target", metavar="FILE", type=_PATH)
-def backup(folder: Path, *, target: Path, as_json: bool) -> None:
+def backup(place: Place, *, target: Path, as_json: bool) -> None:
     """Copy a relay's log, consistently, while it is served.
 
     To go back to a copy, put it in the place of relay.db, take relay.db-wal and
-    relay.db-shm away if they are there, and serve with --restored.
+    relay.db-shm away if they are there, and serve with --restored. A database has its
+    own tools for this.
     """
-    size_bytes = back_up(folder, target)
+    size_bytes = back_up(place.home, target)
     if as_json:
         _print_json({"file": str(target), "bytes": size_bytes})
     else:
         click.echo(f"{target}: {size_bytes:,} bytes")
 
 
-@_command(cli)
-def check(folder: Path, *, as_json: bool) -> int:
+@_command(cli, argument=_PLACE)
+def check(place: Place, *, as_json: bool) -> int:
     """Compute all ids and chains anew, and name the first bad place.
 
     Exits with 10 if there is one.
     """
-    found = check_log(folder)
+    found = check_log(place)
     is_ok = all(one.bad_seq is None for one in found)
     if as_json:
         _print_json({"ok": is_ok, "namespaces": [_check_json(one) for one in found]})
@@ -273,6 +305,32 @@ def check(folder: Path, *, as_json: bool) -> int:
         for one in found:
             click.echo(_check_line(one))
     return 0 if is_ok else PROBLEMS_FOUND
+
+
+@_command(cli, argument=click.argument("source", metavar="FROM", callback=_named))
+@click.argument("target", metavar="TO", callback=_named)
+def copy(source: Place, target: Place, *, as_json: bool) -> None:
+    """Copy a relay that nobody serves into an empty database, or a new folder.
+
+    FROM and TO are each a folder or the URL of a database. The copy is the same relay:
+    clients go on where they are, once they come to it instead. So never serve both.
+    """
+    bar = click.progressbar(
+        length=0, label="records", file=sys.stderr, hidden=not sys.stderr.isatty()
+    )
+
+    def begin(records: int) -> None:
+        bar.length = records
+
+    with bar:
+        found = copy_place(
+            source, target, now_ms=wall_ms(), begun=begin, told=bar.update
+        )
+    records = sum(one.records for one in found)
+    if as_json:
+        _print_json({"namespaces": len(found), "records": records})
+    else:
+        click.echo(f"copied {records:,} records of {len(found):,} namespaces")
 
 
 def _with_options(config: RelayConfig, given: Mapping[str, Any]) -> RelayConfig:

@@ -1,4 +1,4 @@
-"""Serves a folder in this process, until a signal ends it."""
+"""Serves the log of a place in this process, until a signal ends it."""
 
 import asyncio
 import errno
@@ -6,7 +6,6 @@ import logging
 import ssl
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from crdtmem.errors import (
     ConfigError,
@@ -14,15 +13,15 @@ from crdtmem.errors import (
     InvalidArgumentError,
     PortInUseError,
 )
+from relay.cli.places import Place, storage_at
 from relay.config import RelayConfig
-from relay.storage.sqlite.storage import SqliteStorage
+from relay.storage import Storage
 
-__all__ = ["address_of", "serve_folder"]
+__all__ = ["address_of", "serve_place"]
 
 
-def serve_folder(
-    folder: Path,
-    config: RelayConfig,
+def serve_place(
+    place: Place,
     *,
     is_restored: bool,
     on_ready: Callable[[int], None],
@@ -30,19 +29,19 @@ def serve_folder(
     """Serve; return the exit status.
 
     Args:
-        folder: Of the relay.
-        config: Its settings, with what the command line says instead.
-        is_restored: Whether the folder was put back from a copy.
+        place: Of the log; its settings hold what the command line says instead.
+        is_restored: Whether the log was put back from a copy.
         on_ready: Called with the port once clients can connect.
 
     Raises:
-        RelayError: If the folder cannot be served, or the address cannot be had.
-        ConfigError: If the certificate cannot be used.
+        RelayError: If the log cannot be served, or the address cannot be had.
+        ConfigError: If the certificate cannot be used, or an extra is not installed.
         InvalidArgumentError: If there is no such address on this machine.
 
     """
+    config = place.config
     tls = _tls(config)
-    storage = SqliteStorage(folder, limits=config.storage, is_restored=is_restored)
+    storage = storage_at(place, is_restored=is_restored)
     try:
         return _run(storage, config, tls, on_ready)
     except CrdtmemError:
@@ -65,7 +64,7 @@ def address_of(host: str, port: int) -> str:
 
 
 def _run(
-    storage: SqliteStorage,
+    storage: Storage,
     config: RelayConfig,
     tls: ssl.SSLContext | None,
     on_ready: Callable[[int], None],

@@ -8,8 +8,8 @@ from pathlib import Path
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.protocol.tokens import format_token
 from relay.auth import check_token, digest_of, draw_token
+from relay.cli.places import Place, add_token
 from relay.storage import TokenRow
-from relay.storage.sqlite.maintenance import add_token
 
 __all__ = ["new_token", "shown", "store_token", "token_json", "token_line"]
 
@@ -39,7 +39,7 @@ def new_token(
     return row, secret
 
 
-def store_token(folder: Path, row: TokenRow, secret: bytes, target: Path) -> None:
+def store_token(place: Place, row: TokenRow, secret: bytes, target: Path) -> None:
     """Add a token, and write it to a new file that only its owner may read."""
     try:
         fd = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -52,7 +52,7 @@ def store_token(folder: Path, row: TokenRow, secret: bytes, target: Path) -> Non
     try:
         with open(fd, "w", encoding="ascii") as file:
             file.write(f"{format_token(row.token_id, secret)}\n")
-        add_token(folder, row, digest_of(secret))
+        add_token(place, row, digest_of(secret))
     except BaseException:
         target.unlink()
         raise

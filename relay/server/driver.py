@@ -14,7 +14,17 @@ from collections.abc import Callable, Sequence
 from crdtmem.errors import CrdtmemError, StorageUncertainError
 from crdtmem.protocol.relaying import PutResult
 from relay.core import RelayCore
-from relay.effects import Append, Close, Join, Match, Read, Result, Send, StorageFailure
+from relay.effects import (
+    Announce,
+    Append,
+    Close,
+    Join,
+    Match,
+    Read,
+    Result,
+    Send,
+    StorageFailure,
+)
 from relay.metrics import Metrics
 from relay.pacing import Pace
 from relay.server.connection import RelayConnection, wire_frame
@@ -140,6 +150,11 @@ class Driver:
         self._core.hint(ns_no, head, self._loop.time())
         self._act()
 
+    def heard(self, message: bytes) -> None:
+        """Take in what another process has announced."""
+        self._core.heard(message, self._loop.time())
+        self._act()
+
     def revoke(self, token_id: str) -> None:
         """Close all connections of a token that has been revoked."""
         self._core.revoked(token_id, "token-revoked", self._loop.time())
@@ -182,7 +197,7 @@ class Driver:
 
         """
         log("storage-failed", logging.ERROR, error=error, ask=ask, code=error.code)
-        if isinstance(error, StorageUncertainError):
+        if isinstance(error, StorageUncertainError) and error.ends_process:
             self.has_failed = True
             for connection in list(self._connections.values()):
                 self.lost(connection)
@@ -205,6 +220,8 @@ class Driver:
                     self._send(effect)
                 elif isinstance(effect, Close):
                     self._close(effect)
+                elif isinstance(effect, Announce):
+                    self._storage.announce(effect.message)
                 else:
                     asking = self._tasks.create_task(self._ask(effect))
                     self._asking.add(asking)

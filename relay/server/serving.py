@@ -233,7 +233,7 @@ class Relay:
         wall_ms: Callable[[], int],
     ) -> int:
         """Serve until the end; returns the exit status."""
-        self._storage.watch(self._hint)
+        self._storage.watch(self._hint, self._hear)
         # Entered before the group, which would wrap what it raises.
         async with listener, self._tasks as tasks:
             looks = self._looks(stall_s, wall_ms)
@@ -254,6 +254,9 @@ class Relay:
     def _hint(self, ns_no: int, head: int) -> None:
         # A storage may call from any thread.
         self._loop.call_soon_threadsafe(self._driver.hint, ns_no, head)
+
+    def _hear(self, message: bytes) -> None:
+        self._loop.call_soon_threadsafe(self._driver.heard, message)
 
     async def _finish(self, listener: Server) -> int:
         """Let everybody go; returns the exit status."""

@@ -1,7 +1,8 @@
 """The contract of a relay's storage: what every implementation promises.
 
-Two of them exist: one in memory, for tests and for the simulator, and one in SQLite.
-``tests/contracts/storage.py`` holds both to this page.
+Three of them exist: one in memory, for tests and for the simulator, one in SQLite, and
+one in PostgreSQL, which several processes may serve. ``tests/contracts/storage.py``
+holds all of them to this page.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +19,14 @@ from crdtmem.protocol.relaying import (
     Sample,
 )
 
-__all__ = ["HeadHint", "Storage", "SweepReport", "TokenChange", "TokenRow"]
+__all__ = ["HeadHint", "Hearing", "Storage", "SweepReport", "TokenChange", "TokenRow"]
 
 HeadHint = Callable[[int, int], None]
 """Called with ns_no and head; hints may be missed, repeated or late."""
+
+
+Hearing = Callable[[bytes], None]
+"""Called with what another process has announced; it may be missed, or late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class Storage(Protocol):
         """Return the highest sample that is in the log, else the floor."""
 
     async def append(self, puts: Sequence[Put]) -> list[PutResult]:
-        """Store a group in one transaction; return after it is synced.
+        """Store a group, each namespace's puts at once; return after it is synced.
 
         One result for each put, in their order (protocol, section 5).
         """
@@ -135,5 +140,11 @@ class Storage(Protocol):
     async def changed_tokens(self, since: int) -> list[TokenChange]:
         """Return the changes behind a number, in their order."""
 
-    def watch(self, notify: HeadHint) -> None:
-        """Have the heads that other processes commit told; a hint, no promise."""
+    def watch(self, notify: HeadHint, hear: Hearing | None = None) -> None:
+        """Have the heads that other processes commit told; a hint, no promise.
+
+        Also what they announce, where ``hear`` is passed.
+        """
+
+    def announce(self, message: bytes) -> None:
+        """Tell the other processes of this relay something; at once, and no promise."""

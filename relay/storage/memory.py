@@ -27,7 +27,7 @@ from crdtmem.protocol.relaying import (
     Sample,
 )
 from relay.auth import check_token, grant_for
-from relay.storage import HeadHint, SweepReport, TokenChange, TokenRow
+from relay.storage import HeadHint, Hearing, SweepReport, TokenChange, TokenRow
 from relay.storage.rules import Standing, StorageLimits, is_cover, refusal_of
 
 __all__ = ["MemoryStorage"]
@@ -233,8 +233,11 @@ class MemoryStorage:
             if n > since and last[id_] == n
         ]
 
-    def watch(self, notify: HeadHint) -> None:
+    def watch(self, notify: HeadHint, hear: Hearing | None = None) -> None:
         """See Storage; there is no other process to hear of."""
+
+    def announce(self, message: bytes) -> None:
+        """Tell nobody: there is no other process."""
 
     def _namespace(self, ns_no: int) -> _Namespace:
         return list(self._disk.namespaces.values())[ns_no - 1]

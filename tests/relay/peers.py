@@ -32,7 +32,7 @@ from crdtmem.protocol.records import (
 )
 from crdtmem.protocol.relaying import Grant, Scope
 from relay.core import RelayCore
-from relay.effects import Append, Close, Join as JoinEffect, Match, Send
+from relay.effects import Announce, Append, Close, Join as JoinEffect, Match, Send
 from relay.storage.memory import MemoryStorage
 
 __all__ = ["ALL", "Peer", "Site", "grant_of", "record_of", "run_now"]
@@ -64,6 +64,7 @@ class Site:
 
     Attributes:
         held: Kinds of effects that are kept in ``waiting`` instead of being done.
+        announced: What other processes of the relay have been told.
 
     """
 
@@ -75,6 +76,7 @@ class Site:
         self.held = set()
         self.waiting = []
         self.effects = []
+        self.announced = []
 
     def connect(self, replica=1, *, grant=None, hello=True, incarnation=b"i" * 16):
         peer = Peer(self, len(self.peers) + 1, replica.to_bytes(16, "big"))
@@ -111,6 +113,8 @@ class Site:
             case Close(conn=conn):
                 self.peers[conn].take(effect.frames)
                 self.peers[conn].closed = effect
+            case Announce(message=message):
+                self.announced.append(message)
             case _:
                 self.core.completed(effect.effect, self.answer(effect), self.now)
 

@@ -11,7 +11,9 @@ from crdtmem.errors import ConfigError
 from crdtmem.protocol.serving import RelayLimits
 from relay.config import (
     RelayConfig,
+    database_of_environment,
     default_text,
+    parse_database,
     parse_listen,
     parse_network,
     parse_origin,
@@ -115,6 +117,9 @@ def test_settings_are_read(write):
             "is 99999999, not within 1_024 and 67_108_864",
         ),
         (f'listen = "{"x" * 500}"', "listen", f"'{'x' * 119}…"),
+        ("storage = 1", "storage", "cannot be used: it is no text"),
+        ('storage = "mysql://x"', "storage", "is no URL such as postgresql://user@"),
+        ('password_file = ""', "password_file", "'' is no text on one line"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_with_its_bounds(
@@ -209,3 +214,42 @@ def test_a_network_with_bits_of_a_host_is_none():
 def test_an_origin_is_scheme_host_and_port_alone(text):
     with pytest.raises(ValueError, match="is no origin such as"):
         parse_origin(text)
+
+
+# A database.
+
+
+def test_a_folder_may_name_a_database_instead(write):
+    folder = write(
+        'storage = "postgresql://relay:secret@db/relay"\npassword_file = "word"\n'
+    )
+    config = read_config(folder)
+
+    assert config.database == "postgresql://relay:secret@db/relay"
+    assert config.password_file == folder / "word"
+    assert "secret" not in repr(config)
+    assert read_config(write('storage = ""')) == RelayConfig()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "secret", "http://u:secret@h/d", "postgresql:/secret", "postgres://\n"]
+)
+def test_what_is_no_url_of_a_database_is_refused_without_a_word_of_it(text):
+    with pytest.raises(ValueError, match="is no URL such as postgresql://") as error:
+        parse_database(text)
+
+    assert "secret" not in str(error.value)
+
+
+def test_the_environment_may_name_a_database(monkeypatch):
+    monkeypatch.delenv("CRDTMEM_RELAY_STORAGE", raising=False)
+    absent = database_of_environment()
+    monkeypatch.setenv("CRDTMEM_RELAY_STORAGE", "postgres://db/relay")
+    found = database_of_environment()
+    monkeypatch.setenv("CRDTMEM_RELAY_STORAGE", "secret")
+    with pytest.raises(ConfigError, match="CRDTMEM_RELAY_STORAGE cannot be used") as no:
+        database_of_environment()
+
+    assert (absent, found) == ("", "postgres://db/relay")
+    assert (no.value.code, no.value.exit_status) == ("config-invalid", 2)
+    assert "secret" not in str(no.value)

@@ -12,6 +12,8 @@ from crdtmem.protocol.messages import (
     Presence,
     Put,
     Welcome,
+    decode_frame,
+    encode_frame,
 )
 from crdtmem.protocol.serving import RelayLimits
 from relay.effects import Append, Close, Join, Send, StorageFailure
@@ -453,6 +455,23 @@ def test_the_others_are_told_when_somebody_is_gone(site, end):
 
     assert friend.of(Presence) == [presence_of(sender, ttl_ms=0, blob=b"")]
     assert site.core.gauges()["presences"] == 0
+
+
+def test_a_presence_is_announced_to_other_processes_and_theirs_are_shown(site):
+    sender, friend = (join_with_presence(site, n) for n in (1, 2))
+    other = Presence(1, b"o" * 16, b"i" * 16, 1, 30_000, b"{}")
+    sender.send(presence_of(sender))
+    sender.drop()
+    site.core.heard(encode_frame([other]), site.now)
+    site.pump()
+    late = join_with_presence(site, 3)
+
+    assert [decode_frame(message) for message in site.announced] == [
+        [presence_of(sender)],
+        [presence_of(sender, ttl_ms=0, blob=b"")],
+    ]
+    assert friend.of(Presence)[-1] == other
+    assert late.of(Presence) == [other]
 
 
 def test_r9_of_a_revoked_token_nobody_is_shown_who_is_gone(site):

@@ -6,9 +6,12 @@ from crdtmem.errors import (
     StorageBusyError,
     StorageCorruptError,
     StorageFullError,
+    StorageLostError,
+    StorageReadOnlyError,
     StorageUncertainError,
+    StorageUnreachableError,
 )
-from relay.effects import Close, Send, StorageFailure
+from relay.effects import Announce, Close, Send, StorageFailure
 
 
 @pytest.mark.parametrize(
@@ -16,6 +19,9 @@ from relay.effects import Close, Send, StorageFailure
     [
         (StorageFullError(path="relay.db"), "storage-full"),
         (StorageBusyError(path="relay.db"), "busy"),
+        (StorageUnreachableError(path="db", reason="x"), "busy"),
+        (StorageReadOnlyError(path="db", reason="x"), "busy"),
+        (StorageLostError(path="db"), "storage-failed"),
         (StorageUncertainError(path="relay.db", reason="x"), "storage-failed"),
         (StorageCorruptError(path="relay.db", reason="x"), "storage-failed"),
     ],
@@ -25,6 +31,7 @@ def test_only_an_error_that_left_the_log_as_it_was_keeps_its_connections(error, 
 
 
 def test_no_frame_shows_in_a_log_line():
-    shown = repr([Send(1, [b"secret"]), Close(1, 1011, "storage-failed", [b"secret"])])
+    close = Close(1, 1011, "storage-failed", [b"secret"])
+    shown = repr([Send(1, [b"secret"]), close, Announce(b"secret")])
 
     assert "secret" not in shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtmem.protocol.messages import Presence, decode_frame
+from crdtmem.protocol.messages import Heartbeat, Presence, decode_frame, encode_frame
 from relay.presence import PresenceBoard
 
 
@@ -74,3 +74,60 @@ def test_namespaces_and_connections_are_apart(board):
     assert shown(board.present(2)) == [(7, presence(ns_no=2))]
     assert (board.present(3), board.leave(7, 1), board.leave(7, 9)) == ([], [], [])
     assert [one[0] for one in shown(board.due(100.0))] == [7, 8]
+
+
+# What other processes of the relay have announced.
+
+ELSEWHERE = b"r" * 16 + b"l" * 16
+
+
+def test_what_another_process_announced_is_handed_on_and_ends_with_its_time(board):
+    board.hear(encode_frame([presence()]), 100.0)
+
+    assert shown(board.due(100.0)) == [(ELSEWHERE, presence())]
+    assert shown(board.present(1)) == [(ELSEWHERE, presence())]
+    assert shown(board.due(110.0)) == [(ELSEWHERE, gone())]
+    assert len(board) == 0
+
+
+def test_another_process_tells_that_somebody_has_gone(board):
+    board.hear(encode_frame([presence(1)]), 100.0)
+    list(board.due(100.0))
+    board.hear(encode_frame([gone(1)]), 100.1)
+    board.hear(encode_frame([gone(1)]), 100.2)
+
+    assert shown(board.due(100.2)) == [(ELSEWHERE, gone(1))]
+    assert (len(board), list(board.due(200.0))) == (0, [])
+
+
+def test_what_is_no_presence_is_left_out(board):
+    for message in (b"", b"\xff\xff", encode_frame([Heartbeat(0, ())])):
+        board.hear(message, 100.0)
+
+    assert (len(board), list(board.due(100.0))) == (0, [])
+
+
+def test_who_is_here_is_not_elsewhere(board):
+    board.hear(encode_frame([presence(1)]), 100.0)
+    list(board.due(100.0))
+    board.put(7, presence(2), 101.0)
+    list(board.due(101.0))
+    board.hear(encode_frame([gone(1)]), 101.1)
+
+    assert list(board.due(101.5)) == []
+    assert shown(board.present(1)) == [(7, presence(2))]
+    assert shown(board.due(120.0)) == [(7, gone(2))]
+
+
+def test_what_is_heard_is_bounded_and_the_known_go_on():
+    board = PresenceBoard(heard_max=3)
+    for number in range(4):
+        other = Presence(1, number.to_bytes(16, "big"), b"l" * 16, 1, 10_000, b"here")
+        board.hear(encode_frame([other]), 100.0)
+    kept = len(board)
+    again = Presence(1, bytes(16), b"l" * 16, 2, 10_000, b"there")
+    board.hear(encode_frame([again]), 100.1)
+    board.put(7, presence(), 100.1)
+
+    assert (kept, len(board)) == (3, 4)
+    assert again in [decode_frame(one.data)[0] for one in board.present(1)]

@@ -18,7 +18,8 @@ from crdtmem.errors import (
 )
 from relay.auth import check_token
 from relay.storage import TokenRow
-from relay.storage.sqlite.checking import NamespaceCheck, check_namespaces
+from relay.storage.checking import NamespaceCheck
+from relay.storage.sqlite.checking import check_namespaces
 from relay.storage.sqlite.connection import connect, mapped_errors
 from relay.storage.sqlite.folder import database_of, sync_folder
 from relay.storage.sqlite.tokens import insert_token, list_tokens, revoke_token

@@ -28,7 +28,7 @@ from crdtmem.protocol.relaying import (
     Sample,
 )
 from relay.auth import check_token, grant_for
-from relay.storage import HeadHint, SweepReport, TokenChange, TokenRow
+from relay.storage import HeadHint, Hearing, SweepReport, TokenChange, TokenRow
 from relay.storage.rules import StorageLimits
 from relay.storage.sqlite.connection import connect, mapped_errors
 from relay.storage.sqlite.epochs import settle_epoch
@@ -191,8 +191,11 @@ class SqliteStorage:
         """Return the changes behind a number, in their order."""
         return await self._read(partial(changes_since, number=since))
 
-    def watch(self, notify: HeadHint) -> None:
+    def watch(self, notify: HeadHint, hear: Hearing | None = None) -> None:
         """Tell nothing: no other process writes the log."""
+
+    def announce(self, message: bytes) -> None:
+        """Tell nobody: there is no other process."""
 
     def _open(self) -> None:
         resources = self._resources

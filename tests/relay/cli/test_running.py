@@ -26,7 +26,7 @@ def test_help_is_an_answer(run):
     shown = run("--help")
 
     assert (shown.status, shown.err) == (0, "")
-    assert "serve   Serve a folder until a signal" in shown.out
+    assert "serve   Serve a relay until a signal" in shown.out
 
 
 def test_without_a_command_there_is_help(run):

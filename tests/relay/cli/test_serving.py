@@ -19,7 +19,8 @@ from crdtmem.errors import (
     PortInUseError,
 )
 from relay.cli import serving
-from relay.cli.serving import address_of, serve_folder
+from relay.cli.places import Place
+from relay.cli.serving import address_of, serve_place
 from relay.config import RelayConfig
 
 
@@ -41,7 +42,7 @@ def served(folder, **settings):
         os.kill(os.getpid(), signal.SIGTERM)
 
     config = replace(RelayConfig(port=0), **settings)
-    status = serve_folder(folder, config, is_restored=False, on_ready=end)
+    status = serve_place(Place(folder, config), is_restored=False, on_ready=end)
     return status, ports
 
 
@@ -114,12 +115,12 @@ def test_an_address_stands_as_in_a_url():
 def test_options_stand_above_the_file(folder, run, monkeypatch):
     seen = []
 
-    def serve_nothing(folder, config, *, is_restored, on_ready):
-        seen.append((config, is_restored))
+    def serve_nothing(place, *, is_restored, on_ready):
+        seen.append((place.config, is_restored))
         on_ready(7)
         return 5
 
-    monkeypatch.setattr("relay.cli.commands.serve_folder", serve_nothing)
+    monkeypatch.setattr("relay.cli.commands.serve_place", serve_nothing)
     (folder / "relay.toml").write_text(
         'listen = "127.0.0.2:1"\norigins = ["https://a"]\ntls_cert = "c"\n',
         encoding="utf-8",

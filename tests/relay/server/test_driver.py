@@ -15,6 +15,7 @@ from websockets.protocol import State
 from crdtmem.errors import (
     StorageCorruptError,
     StorageFullError,
+    StorageLostError,
     StorageUncertainError,
 )
 from crdtmem.limits import FRAME_BYTES, SEND_BUFFER_BYTES
@@ -408,6 +409,27 @@ async def test_an_uncertain_commit_closes_all_sockets_and_ends_the_process(error
         assert writer.heard == []
 
 
+async def test_a_commit_lost_with_its_database_closes_who_waits_for_it_alone():
+    storage = Faulty()
+    async with (
+        live_relay(storage) as relay,
+        Peer.connected(relay.port, relay.token, replica_id=WRITER) as writer,
+        Peer.connected(relay.port, relay.token) as other,
+    ):
+        joined = await writer.join()
+        await other.join()
+        storage.faults["append"] = StorageLostError(path="postgresql://db/relay")
+        await writer.put(joined.ns_no, record(WRITER, 1))
+        closed = await writer.closed()
+        await other.put(joined.ns_no, record(other.replica_id, 1))
+
+        assert closed == (1011, "storage-failed")
+        assert (await other.acked(1)).seq == 1
+        (told,) = writer.heard
+        assert isinstance(told, ErrorMessage)
+        assert told.code == "storage-failed"
+
+
 async def test_a_look_that_fails_is_repeated(caplog):
     storage = Faulty()
     async with (
@@ -426,7 +448,7 @@ async def test_a_look_that_fails_is_repeated(caplog):
 
 async def test_what_another_process_commits_is_read_after_its_hint():
     class Shared(MemoryStorage):
-        def watch(self, notify):
+        def watch(self, notify, hear=None):
             self.notify = notify
 
     storage = Shared(rng=Random(1))

@@ -15,9 +15,9 @@ from crdtmem.errors import (
     TokenNotFoundError,
 )
 from crdtmem.protocol.records import RecordKind
+from relay.storage.checking import NamespaceCheck
 from relay.storage.rules import StorageLimits
 from relay.storage.sqlite import connection as connection_module
-from relay.storage.sqlite.checking import NamespaceCheck
 from relay.storage.sqlite.folder import init_folder
 from relay.storage.sqlite.maintenance import (
     add_token,

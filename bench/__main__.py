@@ -34,11 +34,15 @@ BENCHMARKS = (
     "condense",
     "fanout",
     "latency",
+    "nodes",
     "join",
     "reconnect",
     "coldstart",
     "mirror",
     "mcp",
+    "search",
+    "sets",
+    "sealed",
 )
 HEADING = "| what | against | figure | target | median of ours |\n|---|---|---|---|---|"
 

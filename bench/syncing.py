@@ -30,7 +30,8 @@ from crdtmem.protocol.tokens import format_token
 from crdtmem.sync.linking import LinkRequest, link_namespace
 from crdtmem.sync.once import sync_once
 from relay.auth import digest_of, draw_token
-from relay.cli.serving import serve_folder
+from relay.cli.places import Place
+from relay.cli.serving import serve_place
 from relay.config import read_config
 from relay.storage import TokenRow
 from relay.storage.sqlite.folder import init_folder
@@ -225,7 +226,7 @@ def _serve(place: Path, pipe: Connection) -> None:
     logging.basicConfig(level=logging.WARNING)
     threading.Thread(target=answer, daemon=True).start()
     config = replace(read_config(place), host="127.0.0.1", port=0)
-    sys.exit(serve_folder(place, config, is_restored=False, on_ready=pipe.send))
+    sys.exit(serve_place(Place(place, config), is_restored=False, on_ready=pipe.send))
 
 
 def _keep(path: Path, request: LinkRequest, slots: int, pipe: Connection) -> None:

@@ -7,27 +7,63 @@ commits whole; only its result is lost, and a request id finds it again.
 
 import asyncio
 import functools
+import inspect
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Self,
+    TypeVar,
+)
 
 from crdtmem.arguments import checked_bool, checked_wait
 from crdtmem.errors import StoreClosedError
-from crdtmem.limits import CHANGES_DEFAULT_MAX, STORE_LOCK_S, WAIT_POLL_S
+from crdtmem.limits import (
+    CHANGES_DEFAULT_MAX,
+    SETS_ROWS,
+    STORE_LOCK_S,
+    WAIT_POLL_S,
+)
 from crdtmem.memory import Memory
 from crdtmem.models import UNSET, ChangeFeed, Scope, Unset
+from crdtmem.sets.binding import BoundMemory, OwnerCheck, no_owner_check, owner_thread
+from crdtmem.sets.memory_set import MemorySet
+from crdtmem.sets.of_memory import SetVerbs
+from crdtmem.sets.values import (
+    CompactionPolicy,
+    CompactionRequest,
+    CompactResult,
+    DropResult,
+    ObservedKind,
+    SetInfo,
+)
 from crdtmem.slot import Slot
 from crdtmem.store.connection import Durability
 
 if TYPE_CHECKING:
     from crdtmem.condense.settings import CondenseConfig
     from crdtmem.condense.values import CondenseResult, Summarise
+    from crdtmem.partition import PartitionKey
 
-__all__ = ["AsyncMemory", "AsyncSlot", "Twin", "Worker", "open", "verb"]
+__all__ = [
+    "AsyncBoundMemory",
+    "AsyncMemory",
+    "AsyncMemorySet",
+    "AsyncSetVerbs",
+    "AsyncSlot",
+    "Twin",
+    "Worker",
+    "open",
+    "verb",
+]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -106,9 +142,9 @@ class Worker:
 
 
 class Twin:
-    """What both asynchronous handles have in common."""
+    """What all asynchronous handles have in common."""
 
-    def __init__(self, target: Memory | Slot, worker: Worker) -> None:
+    def __init__(self, target: object, worker: Worker) -> None:
         self._target = target
         self._worker = worker
 
@@ -124,9 +160,18 @@ class Twin:
             StoreClosedError: If the memory is closed.
 
         """
+        self.require_open()
+        return await self._worker.run(sync, self._target, *args, **kwargs)
+
+    def require_open(self) -> None:
+        """Refuse a call of a closed memory.
+
+        Raises:
+            StoreClosedError: If the memory is closed.
+
+        """
         if self._worker.is_stopped:
             raise StoreClosedError(path=str(self._worker.path))
-        return await self._worker.run(sync, self._target, *args, **kwargs)
 
 
 class AsyncSlot(Twin):
@@ -203,7 +248,139 @@ class AsyncSlot(Twin):
         return await run_pass_awaited(run, do)
 
 
-class AsyncMemory(Twin):
+class AsyncMemorySet(Twin):
+    """A MemorySet whose verbs are coroutines: same arguments, results and errors.
+
+    Attributes:
+        name: The set's name.
+        binding: Where it works.
+
+    """
+
+    def __init__(self, target: MemorySet, worker: Worker, owner: OwnerCheck) -> None:
+        super().__init__(target, worker)
+        self.name = target.name
+        self.binding = target.binding
+        self._owner = owner
+
+    add = verb(MemorySet.add)
+    as_of = verb(MemorySet.as_of)
+    delete = verb(MemorySet.delete)
+    get = verb(MemorySet.get)
+    headroom = verb(MemorySet.headroom)
+    history = verb(MemorySet.history)
+    search = verb(MemorySet.search)
+    undo = verb(MemorySet.undo)
+    update = verb(MemorySet.update)
+
+    async def drop(self, *, request_id: str | Unset = UNSET) -> DropResult:
+        """Delete the set with all its items; see ``MemorySet.drop``."""
+        self.require_open()
+        self._owner()
+        return await self.call(MemorySet.drop, request_id=request_id)
+
+    async def compact(
+        self, policy: CompactionPolicy, *, request_id: str | Unset = UNSET
+    ) -> CompactResult:
+        """Have items summarised; see ``MemorySet.compact``.
+
+        The summariser may be a coroutine function, which runs on this loop, or a plain
+        one, which runs in a thread of its own.
+        """
+        from crdtmem.sets.compacting import Compaction  # noqa: PLC0415 - slow, for few
+
+        def prepared(target: MemorySet) -> Compaction:
+            return Compaction(target._ready(), policy, request_id)
+
+        run = await self.call(prepared)
+        try:
+            begun = await self.call(lambda _: run.begin())
+            if isinstance(begun, CompactResult):
+                return begun
+            reply = await _asked(policy.summarise, begun)
+            return await self.call(lambda _: run.commit(reply))
+        finally:
+            # Behind a begin that was cancelled and runs on: the calls are in order.
+            with suppress(StoreClosedError):
+                await asyncio.shield(self.call(lambda _: run.end()))
+
+
+class AsyncBoundMemory(Twin):
+    """A BoundMemory whose verbs are coroutines: same arguments, results and errors.
+
+    Sets are managed in the event loop's thread, which is the owner by default.
+
+    Attributes:
+        binding: Where it works.
+
+    """
+
+    def __init__(self, target: BoundMemory, worker: Worker, owner: OwnerCheck) -> None:
+        super().__init__(target, worker)
+        self.binding = target.binding
+        self._owner = owner
+
+    drain_observations = verb(BoundMemory.drain_observations)
+    search = verb(BoundMemory.search)
+
+    async def memory_set(self, name: str) -> AsyncMemorySet:
+        """Return a handle on a set; see ``BoundMemory.memory_set``."""
+        self.require_open()
+        self._owner()
+        made = await self.call(BoundMemory.memory_set, name)
+        return AsyncMemorySet(made, self._worker, self._owner)
+
+    async def memory_sets(self, *, limit: int = SETS_ROWS) -> list[SetInfo]:
+        """Return the sets of this key; see ``BoundMemory.memory_sets``."""
+        self.require_open()
+        self._owner()
+        return await self.call(BoundMemory.memory_sets, limit=limit)
+
+    async def drop_memory_set(self, name: str) -> bool:
+        """Delete a set with all its items; see ``BoundMemory.drop_memory_set``."""
+        self.require_open()
+        self._owner()
+        return await self.call(BoundMemory.drop_memory_set, name)
+
+
+class AsyncSetVerbs(Twin):
+    """The verbs of an AsyncMemory that lead to memory sets."""
+
+    drain_observations = verb(SetVerbs.drain_observations)
+    index = verb(SetVerbs.index)
+    partitions = verb(SetVerbs.partitions)
+    search = verb(SetVerbs.search)
+
+    async def bind(
+        self,
+        *,
+        partition_key: "PartitionKey",
+        observation_id: str = "",
+        observation_suppressed: bool = False,
+        scope: Scope = "project",
+        observe: Collection[ObservedKind] = ("update", "get", "search"),
+        owner: OwnerCheck | None = None,
+    ) -> AsyncBoundMemory:
+        """Return the memory sets of one partition key; see ``Memory.bind``.
+
+        Their owner is this loop's thread, unless another check is given; it is called
+        there.
+        """
+        made = await self.call(
+            SetVerbs.bind,
+            partition_key=partition_key,
+            observation_id=observation_id,
+            observation_suppressed=observation_suppressed,
+            scope=scope,
+            observe=observe,
+            owner=owner,
+        )
+        # Checked here, in the loop's thread: on the worker it would be another one.
+        made._owner = no_owner_check
+        return AsyncBoundMemory(made, self._worker, owner or owner_thread())
+
+
+class AsyncMemory(AsyncSetVerbs):
     """A Memory whose verbs are coroutines: same names, arguments, results and errors.
 
     Use it in an ``async with`` block, or close it.
@@ -293,3 +470,22 @@ class AsyncMemory(Twin):
         if not self._worker.is_stopped:
             await self.call(Memory.close)
             self._worker.stop()
+
+
+async def _asked(summarise: Any, request: CompactionRequest) -> object:
+    """Return what a summariser returns; it never blocks the loop.
+
+    Raises:
+        SummaryError: ``summariser-failed``.
+
+    """
+    from crdtmem.sets.compacting import summariser_failed  # noqa: PLC0415 - as above
+
+    try:
+        if inspect.iscoroutinefunction(summarise):
+            reply = summarise(request)
+        else:
+            reply = await asyncio.to_thread(summarise, request)
+        return await reply if inspect.isawaitable(reply) else reply
+    except Exception as exc:
+        raise summariser_failed(exc) from exc

@@ -54,13 +54,9 @@ from crdtmem.models import (
     Unset,
     WriteResult,
 )
-from crdtmem.scope import (
-    parse_label,
-    parse_lane,
-    parse_scope,
-    scope_of,
-)
+from crdtmem.scope import parse_label, parse_lane, parse_scope, scope_of
 from crdtmem.session import Place, Session
+from crdtmem.sets.of_memory import SetVerbs
 from crdtmem.slot import Slot
 from crdtmem.store.slots import namespaces
 from crdtmem.store.store import Store
@@ -72,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory:
+class Memory(SetVerbs):
     """A handle on a store, for one lane and one project.
 
     Made by ``crdtmem.open``. Safe from any thread: calls queue on one lock. A forked
@@ -434,13 +430,13 @@ class Memory:
         labels: Sequence[str] | None = None,
         history: bool = True,
     ) -> ExportReport:
-        """Write slots as JSON lines, all as of one moment.
+        """Write slots, and items of memory sets, as JSON lines, all as of one moment.
 
         Args:
             target: A file, which is replaced as a whole, or a stream.
             scope: Only slots of this scope.
-            labels: Only these slots.
-            history: Include the kept texts.
+            labels: Only these slots, and no items.
+            history: Include the kept texts of slots.
 
         """
         from crdtmem.transfer import export_slots  # noqa: PLC0415 - see the module
@@ -462,15 +458,16 @@ class Memory:
         strict: bool = False,
         dry_run: bool = False,
     ) -> ImportReport:
-        """Take slots from an export; a newer text here is never rolled back.
+        """Take in an export; a newer text here is never rolled back.
 
-        Everything is read and checked before the first write; then each slot is one
-        transaction. A second run of one source changes nothing.
+        All is read and checked before the first write; each slot, or set, is then one
+        transaction. A second run changes nothing; items that differ stay as they are.
 
         Args:
             source: A file, or a stream.
-            on_conflict: What to do with a slot whose texts have nothing in common.
-            revive: Bring slots back that were deleted here.
+            on_conflict: What to do with a slot whose texts have nothing in common, and
+                with items that differ: only ``replace`` changes these.
+            revive: Bring slots and items back that were deleted here.
             strict: Refuse a source with any bad record, before writing anything.
             dry_run: Report what would be done, and write nothing.
 

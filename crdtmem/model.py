@@ -35,8 +35,8 @@ def camel_case(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-TEXTS = frozenset({"content", "diff", "preview", "text", "unified"})
-"""Fields that hold words of a slot."""
+TEXTS = frozenset({"content", "diff", "preview", "text", "unified", "value"})
+"""Fields that hold words of a slot, or of an item."""
 
 
 def _json_form(value: object) -> object:

@@ -31,12 +31,14 @@ __all__ = [
     "History",
     "HistoryEntry",
     "ImportReport",
+    "ImportedSet",
     "ImportedSlot",
     "LeaseStatus",
     "LineRange",
     "LineSpan",
     "LinkStatus",
     "Model",
+    "ObservationStatus",
     "ProjectInfo",
     "Scope",
     "SlotView",
@@ -335,11 +337,12 @@ class ContextView(Model):
 
 
 class ExportReport(Model):
-    """How much an export wrote."""
+    """How much an export wrote; ``items`` are those of memory sets, if any."""
 
     slots: int
     history: int
     bytes: int
+    items: int | Unset = UNSET
 
 
 class ImportedSlot(Model):
@@ -348,6 +351,35 @@ class ImportedSlot(Model):
     label: str
     scope: Scope
     action: str
+    code: str | Unset = UNSET
+
+
+class ImportedSet(Model):
+    """What an import did with the items of one memory set.
+
+    Attributes:
+        set: Its name.
+        partition: The long form of its partition key.
+        scope: Where it is.
+        action: ``created``, ``updated``, ``same`` or ``refused``.
+        added: Items that were absent here.
+        updated: Items that got the source's content.
+        same: Items that are here, and equal.
+        differing: Items that are here with other content, and were left alone.
+        deleted: Items that were deleted here, and were left out.
+        code: Why it was refused.
+
+    """
+
+    set: str
+    partition: str
+    scope: Scope
+    action: str
+    added: int
+    updated: int
+    same: int
+    differing: int
+    deleted: int
     code: str | Unset = UNSET
 
 
@@ -360,13 +392,14 @@ class BadRecord(Model):
 
 
 class ImportReport(Model):
-    """What an import did, slot by slot, and what it could not read."""
+    """What an import did, slot by slot and set by set, and what it could not read."""
 
     slots: tuple[ImportedSlot, ...]
     bad: tuple[BadRecord, ...]
     ignored: int
     truncated: bool
     dry_run: bool
+    sets: tuple[ImportedSet, ...] | Unset = UNSET
 
 
 class DoctorCheck(Model):
@@ -496,6 +529,13 @@ class SyncStatus(Model):
     links: tuple[LinkStatus, ...]
 
 
+class ObservationStatus(Model):
+    """Records of memory sets that wait to be drained from this handle, or are lost."""
+
+    buffered: int
+    dropped: int
+
+
 class StoreStatus(Model):
     """The store and the handle.
 
@@ -518,3 +558,4 @@ class StoreStatus(Model):
     read_only: bool
     warnings: tuple[str, ...]
     sync: SyncStatus
+    observations: ObservationStatus

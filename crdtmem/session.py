@@ -22,6 +22,7 @@ from crdtmem.store.store import Reading, Store
 from crdtmem.views import iso_time, lanes_in, slot_view
 
 if TYPE_CHECKING:
+    from crdtmem.sets.observing import Observations
     from crdtmem.store.write import Transaction
 
 __all__ = ["Place", "Seen", "Session", "Writing", "others_since"]
@@ -77,8 +78,11 @@ class Session:
 
     Attributes:
         seen: What the lane has seen.
+        observations: Records of memory sets that wait; None before the first.
 
     """
+
+    observations: "Observations | None" = None
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from crdtmem.models import (
     DoctorReport,
     LeaseStatus,
     LinkStatus,
+    ObservationStatus,
     Scope,
     StoreStatus,
     SyncAlarm,
@@ -85,7 +86,13 @@ def store_status(session: Session) -> StoreStatus:
         read_only=store.read_only,
         warnings=(*warnings, *_sync_warnings(sync)),
         sync=sync,
+        observations=_observations(session),
     )
+
+
+def _observations(session: Session) -> ObservationStatus:
+    found = session.observations
+    return found.status() if found else ObservationStatus(buffered=0, dropped=0)
 
 
 def _slots(session: Session, connection: Connection) -> tuple[int, list[str]]:

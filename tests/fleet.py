@@ -16,16 +16,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from crdtmem.protocol import records as wire
 from crdtmem.protocol.envelopes import UpdateEnvelope, decode_envelope
-from relay.storage.sqlite.maintenance import check_log
+from crdtmem.protocol.relaying import LogRow
+from crdtmem.sealing import Sealer
+from crdtmem.sync.keyring import new_keyring, read_keyring, write_keyring
+from relay.storage.checking import NamespaceCheck
 from tests.child import Child
-from tests.machines import SLOT, Machine, RelayProcess
+from tests.machines import KEYRING, REMOTE, SLOT, Machine, RelayProcess, Served
 from tests.oracle import judge, token
 from tests.scratch import scratch
-from tests.simulator import first_struct
+from tests.simulated import first_struct
 
 __all__ = ["Fault", "Fleet", "fleet"]
 
@@ -42,27 +45,40 @@ class Fault(NamedTuple):
     text: str
 
 
-class Fleet:
+class Log(Served, Protocol):
+    """A relay whose log can be read, whoever serves it."""
+
+    def rows(self) -> list[LogRow]:
+        """Return the log of the one namespace."""
+
+    def check(self) -> list[NamespaceCheck]:
+        """Compute all ids and chains anew."""
+
+
+R = TypeVar("R", bound=Log)
+
+
+class Fleet(Generic[R]):
     """Some machines, their relay, and all that was written on them.
 
     Args:
-        children: One for the relay, and two or more for the machines, which share them:
-            neighbours in the order in which they came can run at the same time.
+        children: Two or more for the machines, which share them: neighbours in the
+            order in which they came can run at the same time.
         folder: Of everything.
-        settings: Lines of relay.toml.
+        relay: Of the machines.
 
     Attributes:
         folder: As above.
-        relay: Is serving.
+        relay: As above.
         machines: By name.
 
     """
 
-    def __init__(self, children: Sequence[Child], folder: Path, settings: str) -> None:
+    def __init__(self, children: Sequence[Child], folder: Path, relay: R) -> None:
         self.folder = folder
-        self.relay = RelayProcess(children[0], folder / "relay", settings)
+        self.relay = relay
         self.machines: dict[str, Machine] = {}
-        self._children = itertools.cycle(children[1:])
+        self._children = itertools.cycle(children)
         self._tokens: dict[str, dict[str, list[str]]] = {}
         self._titles: set[str] = set()
         self._lives: Counter[str] = Counter()
@@ -73,10 +89,13 @@ class Fleet:
         machine.link(port)
         return machine
 
-    def adopt(self, name: str) -> Machine:
-        """Make a machine of a folder, in which there may be a store."""
+    def adopt(self, name: str, relay: Served | None = None) -> Machine:
+        """Make a machine of a folder, in which there may be a store.
+
+        Its relay is that of the fleet, or another one of the same log.
+        """
         folder = self.folder / name
-        machine = Machine(next(self._children), name, folder, self.relay)
+        machine = Machine(next(self._children), name, folder, relay or self.relay)
         self.machines[name] = machine
         return machine
 
@@ -170,7 +189,7 @@ class Fleet:
 
     def check_relay(self) -> None:
         """Hold the relay's log against itself: its chain, and who wrote what."""
-        (found,) = check_log(self.relay.folder)
+        (found,) = self.relay.check()
         assert found.bad_seq is None, found
         contents: dict[Any, bytes] = {}
         for envelope in self.updates():
@@ -183,11 +202,19 @@ class Fleet:
         """Return what the relay's records of writes say, in their order."""
         rows = [row for row in self.relay.rows() if row.kind == wire.RecordKind.UPDATE]
         found = [
-            decode_envelope(row.kind, row.record[wire.HEADER_BYTES :])
+            decode_envelope(row.kind, self.payload(row.record))
             for row in rows
             if row.record is not None
         ]
         return [one for one in found if isinstance(one, UpdateEnvelope)]
+
+    def payload(self, record: bytes) -> bytes:
+        """Return what a record says to those who have the keys of the machines."""
+        header = wire.parse_header(record)
+        if not header.alg:
+            return record[header.payload_start :]
+        keyring = read_keyring(self.folder / KEYRING)
+        return Sealer(REMOTE, keyring).open(header, record)
 
     def states(self) -> Counter[bytes]:
         """Count the state records of each doc in the relay's log."""
@@ -200,11 +227,17 @@ class Fleet:
 
 @contextmanager
 def fleet(
-    children: Sequence[Child], *names: str, settings: str = ""
-) -> Iterator[Fleet]:
+    children: Sequence[Child],
+    *names: str,
+    settings: str = "",
+    is_encrypted: bool = False,
+) -> Iterator[Fleet[RelayProcess]]:
     """Give machines that are linked to one relay, which is serving."""
     with scratch() as folder:
-        world = Fleet(children, folder, settings)
+        if is_encrypted:
+            write_keyring(folder / KEYRING, new_keyring())
+        relay = RelayProcess(children[0], folder / "relay", settings)
+        world = Fleet(children[1:], folder, relay)
         world.relay.start()
         try:
             for name in names:

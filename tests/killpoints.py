@@ -99,6 +99,13 @@ KILL_POINTS = {
     "condense.commit.after-commit": KillPoint(
         "crdtmem.condense.committing", "_commit", "after"
     ),
+    # A compaction of a memory set: what it writes, all in one transaction.
+    "set.archived": KillPoint("crdtmem.store.set_history", "archive_items", "after"),
+    "set.logged": KillPoint("crdtmem.store.set_write", "write_members", "after"),
+    "set.saved": KillPoint("crdtmem.store.set_write", "finish_set", "after"),
+    # The search index: within a batch, and with the batch done but not committed.
+    "index.mid": KillPoint("crdtmem.store.indexing", "_put_in_step", "after"),
+    "index.before-commit": KillPoint("crdtmem.store.indexing", "index_batch", "after"),
     # A mirror: imports, the steps of a swap, and files that were swapped out.
     "mirror.import.before-commit": KillPoint(
         "crdtmem.mirror.importing", "Importer._save", "after"

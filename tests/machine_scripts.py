@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import relay
+from crdtmem.protocol.serving import JOIN_REFUSALS, PUT_REFUSALS
 from tests.killpoints import replace_function
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def serve_relay(
     port: int,
     is_restored: bool = False,
     sweep_s: float | None = None,
+    is_hasty: bool = False,
 ) -> None:  # pragma: no cover - run by forks, which save no measurement
     """Serve a relay's folder until a signal; report ``listening``, and ``swept``.
 
@@ -54,21 +56,25 @@ def serve_relay(
         port: Where to listen.
         is_restored: Whether the folder was put back from a copy.
         sweep_s: Pause between two sweeps, where it shall not be the usual one.
+        is_hasty: Whether clients are to come back at once where it is busy.
 
     """
-    from relay.cli.serving import serve_folder  # noqa: PLC0415 - the tests need no relay
+    from relay.cli.places import Place  # noqa: PLC0415 - the tests need no relay
+    from relay.cli.serving import serve_place  # noqa: PLC0415 - likewise
     from relay.config import read_config  # noqa: PLC0415 - likewise
 
     _end_with_the_tests()
+    if is_hasty:
+        for table in (JOIN_REFUSALS, PUT_REFUSALS):
+            table["busy"] = (table["busy"][0], 100)
     if sweep_s is not None:
         _preset("relay.server.serving", "Timing", sweep_s=sweep_s)
     _follow(
         "relay.storage.sqlite.aging", "drop_payloads", lambda *_: link.report("swept")
     )
     path = Path(folder)
-    status = serve_folder(
-        path,
-        replace(read_config(path), port=port),
+    status = serve_place(
+        Place(path, replace(read_config(path), port=port)),
         is_restored=is_restored,
         on_ready=lambda port: link.report("listening", pid=os.getpid(), port=port),
     )

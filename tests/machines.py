@@ -19,15 +19,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from crdtmem.errors import SlotExistsError
 from crdtmem.memory import Memory
 from crdtmem.protocol.relaying import LogRow
+from crdtmem.sealing import Sealer
 from crdtmem.session import Session
 from crdtmem.store.compaction import seal_snapshot
 from crdtmem.store.links import Link, add_link, find_link
+from crdtmem.sync.keyring import read_keyring
 from relay.cli import status_of
+from relay.storage.checking import NamespaceCheck
 from relay.storage.sqlite.connection import connect
+from relay.storage.sqlite.maintenance import check_log
 from relay.storage.sqlite.reading import read_slice
 from tests import scripts
 from tests.child import PATIENCE_S, Child
@@ -35,11 +40,14 @@ from tests.proxy import ChaosProxy
 from tests.scenarios import opened
 
 __all__ = [
+    "KEYRING",
     "KILLED",
+    "REMOTE",
     "SLOT",
     "Look",
     "Machine",
     "RelayProcess",
+    "Served",
     "Syncing",
     "free_port",
     "now_ms",
@@ -52,12 +60,28 @@ SLOT = "plan"
 
 PROJECT = "p"
 REMOTE = "team"
+KEYRING = "keyring.toml"
 ONCE_S = "30"
+# Of so many processes, one that holds the lock may not be run for long.
+BUSY_S = 60.0
 
 # Below the ports that the system gives to those who connect somewhere.
 PORTS = range(20_000, 32_000)
 
 KillAt = tuple[str, int]
+
+
+class Served(Protocol):
+    """What a machine knows of its relay.
+
+    Attributes:
+        folder: Where ``first.token`` is.
+        port: Where it listens.
+
+    """
+
+    folder: Path
+    port: int
 
 
 class RelayProcess:
@@ -152,6 +176,10 @@ class RelayProcess:
             )
         return list(found.rows)
 
+    def check(self) -> list[NamespaceCheck]:
+        """Compute all ids and chains anew."""
+        return check_log(self.folder)
+
     def await_start(self) -> None:
         """Wait for the next process that serves."""
         self.pid = self._child.wait_for("listening")["pid"]
@@ -176,14 +204,14 @@ class Machine:
 
     """
 
-    def __init__(
-        self, child: Child, name: str, folder: Path, relay: RelayProcess
-    ) -> None:
+    def __init__(self, child: Child, name: str, folder: Path, relay: Served) -> None:
         folder.mkdir(exist_ok=True)
         self.name = name
         self.path = folder / "store.db"
         self.child = child
         self._relay = relay
+        # With a keyring beside it, its namespace is encrypted.
+        self._keyring = folder.with_name(KEYRING)
         self._environment = {
             "HOME": str(folder),
             "PATH": os.environ["PATH"],
@@ -201,8 +229,13 @@ class Machine:
                 remote=REMOTE,
                 url=f"ws://127.0.0.1:{port or self._relay.port}",
                 token_file=str(self._relay.folder / "first.token"),
-                options={},
+                options=self._options(),
             )
+
+    def _options(self) -> dict[str, object]:
+        if not self._keyring.exists():
+            return {}
+        return {"encrypted": True, "keyring": str(self._keyring)}
 
     def sync(self, kill_at: KillAt | None = None) -> int:
         """Sync until nothing is missing; return -9 if it was killed instead."""
@@ -225,7 +258,11 @@ class Machine:
         return {alarm["code"] for alarm in link["alarms"]}
 
     def opened(self) -> Memory:
-        return opened(str(self.path), self.name)
+        memory = opened(str(self.path), self.name, busy_timeout=BUSY_S)
+        if self._keyring.exists():
+            sealer = Sealer(REMOTE, read_keyring(self._keyring))
+            memory.store.sealers[PROJECT] = sealer
+        return memory
 
     def look(self) -> Look:
         with self.opened() as memory:
@@ -248,7 +285,9 @@ class Machine:
         """Append lines to a slot, by lane; make the slot if it is not there."""
         with self.opened() as memory:
             if label not in {slot.label for slot in memory.slots("project")}:
-                memory.create(label, "", size_limit=1_000_000)
+                # A process that syncs may bring it meanwhile.
+                with contextlib.suppress(SlotExistsError):
+                    memory.create(label, "", size_limit=1_000_000)
             for lane, texts in lines.items():
                 slot = Memory(Session(memory.store, lane, PROJECT)).slot(label)
                 for text in texts:
@@ -275,6 +314,15 @@ class Machine:
             link = find_link(memory.store, PROJECT)
             return seal_snapshot(memory.store, link, 1, max_snapshot_bytes=2**24)
 
+    def command(self, argv: list[str], *, is_hasty: bool = False) -> dict[str, Any]:
+        """Return the script that runs a command line of it, and its values."""
+        arguments = {
+            "argv": argv,
+            "environment": self._environment,
+            "is_hasty": is_hasty,
+        }
+        return {"script": "run_command", "arguments": arguments}
+
     def _call(self, *argv: str, kill_at: KillAt | None = None) -> tuple[int, str]:
         """Run a command to its end; return the status of its process and its output."""
         self._start([*argv, "--verbose"], kill_at=kill_at)
@@ -293,14 +341,7 @@ class Machine:
         kill_at: KillAt | None = None,
         is_hasty: bool = False,
     ) -> None:
-        arguments = {
-            "argv": argv,
-            "environment": self._environment,
-            "is_hasty": is_hasty,
-        }
-        self.child.start(
-            how, script="run_command", arguments=arguments, kill_at=kill_at
-        )
+        self.child.start(how, **self.command(argv, is_hasty=is_hasty), kill_at=kill_at)
 
 
 class Syncing:

@@ -22,8 +22,8 @@ SYNC_MUTATIONS = [
     Mutation(
         name="relay-takes-an-uncertain-commit-for-one-that-stored-nothing",
         path="relay/effects.py",
-        right='return cls(error.code if is_refusal else "storage-failed")',
-        wrong='return cls(error.code if is_refusal else "busy")',
+        right="return cls(StorageUncertainError.code)",
+        wrong="return cls(StorageBusyError.code)",
         tests=("tests/relay/test_effects.py",),
     ),
     Mutation(

@@ -11,12 +11,14 @@ import importlib
 import os
 import pkgutil
 import resource
+import select
 import signal
 import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import crdtmem
 from crdtmem.errors import CrdtmemError, SlotNotFoundError
@@ -40,11 +42,15 @@ from tests.mirror.stress_scripts import (
 )
 from tests.oracle import token
 from tests.scenarios import do_step, opened
+from tests.search.search_scripts import add_numbered, index_everything
+from tests.sets.set_scripts import add_and_delete, compact_in_rounds, compact_once
 
 if TYPE_CHECKING:
     from tests.child import Link
 
 __all__ = [
+    "add_and_delete",
+    "add_numbered",
     "append_after_the_rest",
     "append_by_function",
     "append_from_both_sides_of_a_fork",
@@ -56,15 +62,19 @@ __all__ = [
     "append_tokens",
     "call",
     "check_view",
+    "compact_in_rounds",
+    "compact_once",
     "condense",
     "condense_in_rounds",
     "condense_once",
+    "crowd",
     "echo",
     "edit_by_tool",
     "fail",
     "fill_up",
     "forked",
     "hold_at",
+    "index_everything",
     "insert_by_the_sdk",
     "load_for_sync",
     "mirror_folder",
@@ -82,6 +92,7 @@ __all__ = [
 
 SLOT = "plan"
 FRONT_ENDS = {"__main__", "cli", "compat", "mcp"}
+RESTARTS_MAX = 100
 
 
 def echo(link: "Link", *, value: Any) -> Any:
@@ -137,6 +148,47 @@ def supervised(
         point = kill_at if not statuses else None
         statuses.append(forked(link, script=script, arguments=arguments, kill_at=point))
     return statuses
+
+
+def crowd(link: "Link", *, members: dict[str, dict[str, Any]]) -> dict[str, list[int]]:
+    """Run scripts at the same time, each in a fork, and again until it ends in order.
+
+    What a member reports has its name beside it. A kill point is for its first process.
+
+    Args:
+        link: Used by all.
+        members: By name, the values of ``forked``.
+
+    Returns:
+        The status of each process of each member.
+
+    """
+    _load_the_product()
+    statuses: dict[str, list[int]] = {name: [] for name in members}
+    running: dict[int, str] = {}
+    waiting = list(members)
+    while waiting or running:
+        for name in waiting:
+            values = {"kill_at": None, **members[name]}
+            values |= {"kill_at": None} if statuses[name] else {}
+            pid = os.fork()
+            if pid == 0:  # pragma: no cover - see there
+                report = functools.partial(link.report, member=name)
+                _be_the_fork(cast("Link", SimpleNamespace(report=report)), **values)
+            running[pid] = name
+        pid, status = os.wait()
+        name = running.pop(pid)
+        statuses[name].append(os.waitstatus_to_exitcode(status))
+        is_over = statuses[name][-1] in (0, -signal.SIGTERM) or _is_left_alone()
+        waiting = [] if is_over or len(statuses[name]) > RESTARTS_MAX else [name]
+    return statuses
+
+
+def _is_left_alone() -> bool:
+    """Tell whether nobody holds the other end of this process's input any more."""
+    poll = select.poll()
+    poll.register(0, 0)
+    return bool(poll.poll(0))
 
 
 @functools.cache

@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtmem.doc.text_form import view_of
 from crdtmem.memory import Memory
-from crdtmem.protocol.relaying import LogRow
+from crdtmem.protocol.codec import Reader
+from crdtmem.protocol.relaying import Grant, LogRow, Scope
 from crdtmem.session import Session
+from crdtmem.store import compaction, receipts
 from crdtmem.store.links import find_link, links_of
 from crdtmem.store.slots import slots_of
 from crdtmem.store.store import Store
@@ -20,16 +23,38 @@ from crdtmem.sync.engine import Engine
 from relay.core import RelayCore
 from relay.effects import Append, Close, Effect, Join, Match, Read, Send
 from relay.storage.memory import MemoryStorage
+from tests.killpoints import replace_function
 
 if TYPE_CHECKING:
     from tests.simulator import World
 
-__all__ = ["LANES", "NAMESPACE", "REMOTE", "Crash", "Relay", "Site", "Wire", "run_now"]
+__all__ = [
+    "GRANT",
+    "LANES",
+    "NAMESPACE",
+    "REMOTE",
+    "Crash",
+    "Relay",
+    "Site",
+    "Wire",
+    "first_struct",
+    "run_now",
+    "small_world",
+]
 
 NAMESPACE = "global"
 REMOTE = "team"
 LANES = ("ann", "bob")
 FRAMES_MAX = 64
+GRANT = Grant(
+    "abcdefgh27", "*", Scope.READ | Scope.WRITE | Scope.COMPACT | Scope.PRESENCE
+)
+
+# So low that a few writes make a snapshot due; the product waits for hundreds.
+SNAPSHOT_AFTER = {"SNAPSHOT_LIVE_RECORDS": 4, "SNAPSHOT_LIVE_BYTES": 2_000}
+
+# Fewer than the records in which all stores together would answer receipts by receipts.
+RECEIPTS_AFTER = {"RECEIPT_RECORDS": 10, "RECEIPT_PAUSE_MS": 0}
 
 T = TypeVar("T")
 
@@ -87,6 +112,7 @@ class Site:
         # Counts the times that older bytes were brought back: what is written then has
         # not seen what was written before, and no order binds the two.
         self.era = 0
+        self.sealer = world.sealer()
         self.open()
 
     def open(self) -> None:
@@ -95,6 +121,18 @@ class Site:
             lane: Memory(Session(self.store, f"{self.name}.{lane}", "p"))
             for lane in LANES
         }
+
+        self._show_keys()
+
+    def learn_keys(self) -> bool:
+        """Have all keys that there are; return whether there are any."""
+        self.sealer = self.world.sealer()
+        self._show_keys()
+        return self.sealer is not None
+
+    def _show_keys(self) -> None:
+        if self.sealer is not None:
+            self.store.sealers[NAMESPACE] = self.sealer
 
     def end(self) -> None:
         """End the process: what was not committed is gone."""
@@ -210,3 +248,34 @@ class Relay:
             self.storage.read(ns_no, 0, records=1_000_000, octets=1_000_000_000)
         )
         return list(found.rows)
+
+
+def first_struct(update: bytes) -> tuple[int, int] | None:
+    """Return client id and clock of an update's first struct."""
+    reader = Reader(update)
+    if reader.read_uint() == 0:
+        return None
+    reader.read_uint()
+    return reader.read_uint(), reader.read_uint()
+
+
+@contextmanager
+def small_world(seed: int) -> Iterator[None]:
+    """Have replica ids drawn from the seed, and snapshots come early.
+
+    The order of concurrent texts follows from the ids.
+    """
+    random = Random(f"ids {seed}")
+    uninstall = replace_function(
+        "crdtmem.store.context", "new_replica_id", lambda: random.randbytes(16)
+    )
+    limits = {name: getattr(compaction, name) for name in SNAPSHOT_AFTER}
+    others = {name: getattr(receipts, name) for name in RECEIPTS_AFTER}
+    vars(compaction).update(SNAPSHOT_AFTER)
+    vars(receipts).update(RECEIPTS_AFTER)
+    try:
+        yield
+    finally:
+        vars(compaction).update(limits)
+        vars(receipts).update(others)
+        uninstall()

@@ -18,41 +18,46 @@ The invariants, by the numbers of the design:
     I9 no (client id, clock) has two contents on the relay
     I10 what was rolled back or forked is alarmed, and nothing else
     I11 what waits on a wire stays within its bound at every step
+
+An encrypted world has keys, too, which change while stores are offline; its relay holds
+nothing that was written in it.
 """
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
 from crdtmem.protocol import records as wire
-from crdtmem.protocol.codec import Reader
 from crdtmem.protocol.envelopes import UpdateEnvelope, decode_envelope
-from crdtmem.protocol.relaying import Grant, Scope
-from crdtmem.store import compaction
+from crdtmem.sealing import Keyring, Sealer
 from crdtmem.store.links import add_link, links_of
 from crdtmem.sync.engine import Engine
 from relay.effects import Append
-from tests.killpoints import replace_function
 from tests.oracle import judge, token
 from tests.scratch import scratch
-from tests.simulated import LANES, NAMESPACE, REMOTE, Crash, Relay, Site, Wire, run_now
+from tests.simulated import (
+    GRANT,
+    LANES,
+    NAMESPACE,
+    REMOTE,
+    Crash,
+    Relay,
+    Site,
+    Wire,
+    first_struct,
+    run_now,
+    small_world,
+)
 
-__all__ = ["World", "run_world", "run_worlds"]
+__all__ = ["World", "run_encrypted_worlds", "run_world", "run_worlds"]
 
 LABELS = ("s", "t")
-GRANT = Grant(
-    "abcdefgh27", "*", Scope.READ | Scope.WRITE | Scope.COMPACT | Scope.PRESENCE
-)
 SETTLE_ROUNDS = 1_000
 FRESH_READERS = 0.2
 QUIET_ROUNDS = 16
-
-# So low that a few writes make a snapshot due; the product waits for hundreds.
-SNAPSHOT_AFTER = {"SNAPSHOT_LIVE_RECORDS": 4, "SNAPSHOT_LIVE_BYTES": 2_000}
 
 # How often each rule comes, of about two hundred.
 WEIGHTS = {
@@ -61,13 +66,24 @@ WEIGHTS = {
     "advance": 6, "copy_store": 1, "roll_back_store": 2, "back_up_relay": 2,
     "restore_relay": 1, "compact": 2, "sweep": 3,
 }  # fmt: skip
+KEY_WEIGHTS = {"rotate": 3, "learn_keys": 6}
 
 
 class World:
     """Everything, from one number."""
 
-    def __init__(self, seed: int, folder: Path, *, sites: int = 3) -> None:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        sites: int = 3,
+        is_encrypted: bool = False,
+    ) -> None:
         self.random = Random(seed)
+        self.weights = WEIGHTS | KEY_WEIGHTS if is_encrypted else WEIGHTS
+        # All that there are; which of them a store has is the store's own.
+        self.secrets = {1: self.random.randbytes(32)} if is_encrypted else {}
         self.folder = folder
         self.now = 1_000.0
         self.wall_ms = 1_790_000_000_000
@@ -95,9 +111,22 @@ class World:
                 remote=REMOTE,
                 url="ws://127.0.0.1:1",
                 token_file="",
-                options={},
+                options={"encrypted": True} if self.secrets else {},
             )
         return site
+
+    def sealer(self) -> Sealer | None:
+        """Return what has all keys that there are; None in a plain world."""
+        if not self.secrets:
+            return None
+        return Sealer(REMOTE, Keyring(self.secrets))
+
+    def payload(self, record: bytes) -> bytes:
+        """Return what a record of the relay says to those who have all keys."""
+        header, sealer = wire.parse_header(record), self.sealer()
+        if sealer is None:
+            return record[header.payload_start :]
+        return sealer.open(header, record)
 
     # Wires.
 
@@ -138,7 +167,7 @@ class World:
 
     def step(self) -> None:
         """Do one random thing."""
-        (name,) = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        (name,) = self.random.choices(list(self.weights), list(self.weights.values()))
         site = self.random.choice(self.sites)
         self.trace.append(f"{name} {site.name}")
         self.done[name] += 1
@@ -305,6 +334,15 @@ class World:
         self.relay.storage.age(14 * 86_400_000)
         run_now(self.relay.storage.sweep(self.wall_ms, 1_000))
 
+    def do_rotate(self, site: Site) -> None:
+        """Make another key, which one store has from its next connection on."""
+        self.secrets[max(self.secrets) + 1] = self.random.randbytes(32)
+        site.learn_keys()
+
+    def do_learn_keys(self, site: Site) -> None:
+        """Carry all keys to a store."""
+        site.learn_keys()
+
     # Machines that are copied and restored.
 
     def do_copy_store(self, site: Site) -> None:
@@ -361,7 +399,9 @@ class World:
 
     def _doubt_what_is_gone(self) -> None:
         """Note the tokens that neither a store nor the relay holds any more."""
-        kept = b"".join(row.record or b"" for row in self.relay.log())
+        kept = b"".join(
+            self.payload(row.record) for row in self.relay.log() if row.record
+        )
         texts = "\n".join(text for site in self.sites for text in site.texts().values())
         for lanes in self.tokens.values():
             for tokens in lanes.values():
@@ -378,6 +418,8 @@ class World:
         self.trace.append("settle")
         for site in self.sites:
             site.store.crash_at = ""
+            if site.learn_keys() and site.wire is not None:
+                self.cut(site.wire)
         self._come_to_rest()
         self.check()
         if self.random.random() < FRESH_READERS:
@@ -481,7 +523,7 @@ class World:
     def count_kinds(self) -> None:
         """Note what the log has come to hold, so that a test can ask for all of it."""
         for row in self.relay.log():
-            what = "snapshot" if row.kind == wire.RecordKind.SNAPSHOT else "update"
+            what = wire.RecordKind(row.kind).name.lower()
             self.done[f"{what} from {min(row.base, 1)}"] += 1
             self.done["dropped"] += row.record is None
 
@@ -493,11 +535,18 @@ class World:
             chain = wire.chain_next(chain, row.seq, row.record_id)
             if row.seq != number or row.chain != chain:
                 self._fail(f"I7: row {number} has seq {row.seq}")
+            self._check_sealed(row.record)
             if row.record is not None and row.kind == wire.RecordKind.UPDATE:
                 self._note_contents(row.record, contents)
 
+    def _check_sealed(self, record: bytes | None) -> None:
+        lanes = [lane for lanes in self.tokens.values() for lane in lanes.values()]
+        words = [one.encode() for lane in lanes for one in lane if self.secrets]
+        if record and any(word in record for word in words):
+            self._fail("a relay holds what was written")
+
     def _note_contents(self, record: bytes, seen: dict[Any, bytes]) -> None:
-        payload = record[wire.HEADER_BYTES :]
+        payload = self.payload(record)
         envelope = decode_envelope(wire.RecordKind.UPDATE, payload)
         assert isinstance(envelope, UpdateEnvelope)
         for write in envelope.writes:
@@ -514,15 +563,6 @@ class World:
         raise AssertionError(what)
 
 
-def first_struct(update: bytes) -> tuple[int, int] | None:
-    """Return client id and clock of an update's first struct."""
-    reader = Reader(update)
-    if reader.read_uint() == 0:
-        return None
-    reader.read_uint()
-    return reader.read_uint(), reader.read_uint()
-
-
 def run_worlds(first: int, last: int) -> None:
     """Run a world for each seed of a range; the experiment of `tests.seeds`."""
     for seed in range(first, last):
@@ -530,7 +570,14 @@ def run_worlds(first: int, last: int) -> None:
             run_world(seed, folder)
 
 
-def run_world(seed: int, folder: Path) -> World:
+def run_encrypted_worlds(first: int, last: int) -> None:
+    """Do what run_worlds does, with encrypted namespaces."""
+    for seed in range(first, last):
+        with scratch() as folder:
+            run_world(seed, folder, is_encrypted=True)
+
+
+def run_world(seed: int, folder: Path, *, is_encrypted: bool = False) -> World:
     """Run one world to its end and return it, closed.
 
     Raises:
@@ -538,7 +585,8 @@ def run_world(seed: int, folder: Path) -> World:
 
     """
     with small_world(seed):
-        world = World(seed, folder, sites=2 + (seed % 4 == 0))
+        sites = 2 + (seed % 4 == 0)
+        world = World(seed, folder, sites=sites, is_encrypted=is_encrypted)
         try:
             for _ in range(world.random.randint(12, 60)):
                 world.step()
@@ -550,22 +598,3 @@ def run_world(seed: int, folder: Path) -> World:
         finally:
             world.close()
         return world
-
-
-@contextmanager
-def small_world(seed: int) -> Iterator[None]:
-    """Have replica ids drawn from the seed, and snapshots come early.
-
-    The order of concurrent texts follows from the ids.
-    """
-    random = Random(f"ids {seed}")
-    uninstall = replace_function(
-        "crdtmem.store.context", "new_replica_id", lambda: random.randbytes(16)
-    )
-    limits = {name: getattr(compaction, name) for name in SNAPSHOT_AFTER}
-    vars(compaction).update(SNAPSHOT_AFTER)
-    try:
-        yield
-    finally:
-        vars(compaction).update(limits)
-        uninstall()

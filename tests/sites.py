@@ -38,8 +38,10 @@ MEMORY_DISK = Path("/dev/shm")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 TABLES = (
-    "pin", "pin_step", "condense_pass", "condense_archive", "condense_wait", "event",
-    "audit", "history", "log", "quarantine", "request", "seen", "slot", "stream", "doc",
+    "search_pending", "set_claim", "item_archive", "item_history", "version", "item",
+    "mset", "pin", "pin_step", "condense_pass", "condense_archive", "condense_wait",
+    "event", "audit", "history", "log", "quarantine", "request", "seen", "slot",
+    "stream", "doc",
 )  # fmt: skip
 
 

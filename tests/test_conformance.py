@@ -38,7 +38,7 @@ def test_a_slot_case_holds(slot_case, tmp_path):
     assert run_case(slot_case, tmp_path, durability="normal") == []
 
 
-@pytest.mark.requirement("sync-conformance")
+@pytest.mark.requirement("sync-conformance", "sealed-1")
 @pytest.mark.parametrize("group", sorted(CHECKERS))
 def test_the_byte_vectors_hold(group):
     assert [check_vector(group, vector) for vector in WIRE[group] if vector] == [
@@ -69,6 +69,11 @@ def test_the_byte_vectors_hold(group):
         ("stream", {"end_seq": 9}),
         ("token", {"id": "other"}),
         ("token", {"token": ""}),
+        ("key", {"namespace": "other"}),
+        ("enc_doc_tag", {"name": "other"}),
+        ("sealed_record", {"random": "00" * 32}),
+        ("sealed_record", {"nk": "00" * 32}),
+        ("padme", {"length": 257}),
     ],
 )
 def test_a_wrong_byte_vector_fails(group, change):

@@ -7,6 +7,7 @@ import pytest
 
 import tests.oracle
 from crdtmem.mirror.mirror import Mirror
+from crdtmem.sets.values import CompactionPolicy
 from crdtmem.store.links import add_link
 from crdtmem.sync.driver import Driver
 from relay.storage.sqlite.folder import init_folder
@@ -17,6 +18,7 @@ from tests.oracle import Verdict, token
 from tests.relay.live import PATIENCE_S, live_relay
 from tests.scenarios import SCENARIOS, do_step, opened, prepare
 from tests.scratch import scratch
+from tests.sets.set_scripts import joined, set_of
 
 
 def test_a_point_before_a_function_is_passed_before_it_does_anything():
@@ -98,6 +100,7 @@ async def test_every_point_stands_for_a_place_that_some_scenario_passes():
             prepare(name, folder / name)
             do_step(name, folder / name)
         condense(folder / "condensed")
+        compact(folder / "compacted")
         mirror(folder / "mirrored")
         await sync_and_repair(folder)
 
@@ -109,6 +112,16 @@ def condense(folder):
         memory.create("plan", BASE, size_limit=9_000)
         result = memory.slot("plan").condense(summarised, keep_sections=1, force=True)
     assert result.condensed, result
+
+
+def compact(folder):
+    with opened(folder / "store.db") as memory:
+        notes = set_of(memory)
+        notes.add("text")
+        result = notes.compact(CompactionPolicy(joined, capacity=1))
+        report = memory.index()
+    assert result.added, result
+    assert report.indexed, report
 
 
 def mirror(folder):

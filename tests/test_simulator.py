@@ -16,6 +16,9 @@ PER_TEST = 100
 SOME_SEEDS = [*range(30), 41, 54]
 KINDS = {"update from 0", "update from 1", "snapshot from 0", "snapshot from 1"}
 KINDS |= {"dropped"}
+SEALED_SEEDS = {"default": 0, "campaign": 4_000}[PROFILE]
+SOME_SEALED_SEEDS = [2, 3, 4, 5, 8]
+SEALED_KINDS = {"rotate", "learn_keys", "key_notice from 1", "receipt from 1"}
 
 
 @pytest.mark.requirement("sync-simulator")
@@ -29,8 +32,25 @@ def test_machines_converge_and_lose_nothing_whatever_happens_to_them():
     assert {what for what, times in done.items() if times} == {*WEIGHTS, *KINDS}
 
 
-@pytest.mark.requirement("sync-simulator")
+@pytest.mark.requirement("sealed-4")
+def test_machines_of_an_encrypted_namespace_lose_nothing_whatever_happens_to_them():
+    done: Counter[str] = Counter()
+    for seed in SOME_SEALED_SEEDS:
+        with scratch() as folder:
+            done += run_world(seed, folder, is_encrypted=True).done
+
+    assert done.keys() >= SEALED_KINDS
+
+
+@pytest.mark.requirement("sync-simulator", "sealed-4")
 @pytest.mark.requirement("P1", "P6", "P10")
-@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
-def test_thousands_of_machines_converge_and_lose_nothing(first):
-    assert run_seeds("tests.simulator:run_worlds", first, first + PER_TEST) == []
+@pytest.mark.parametrize(
+    ("experiment", "first"),
+    [
+        *(("run_worlds", first) for first in range(0, SEEDS, PER_TEST)),
+        *(("run_encrypted_worlds", n) for n in range(0, SEALED_SEEDS, PER_TEST)),
+    ],
+)
+def test_thousands_of_machines_converge_and_lose_nothing(experiment, first):
+    last = first + PER_TEST
+    assert run_seeds(f"tests.simulator:{experiment}", first, last) == []

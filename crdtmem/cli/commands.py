@@ -2,6 +2,7 @@
 
 from crdtmem.cli.grammar import Argument, Command, Option
 from crdtmem.cli.options import LABEL, LINES, QUICK_COMMANDS
+from crdtmem.cli.set_options import SETS
 
 __all__ = ["COMMANDS"]
 
@@ -218,6 +219,43 @@ _HISTORY = (
     ),
 )
 
+_SEARCH = (
+    Command(
+        "search",
+        "Find words in slots, or in the past of one",
+        "searching",
+        "look",
+        arguments=(Argument("query", is_many=True),),
+        options=(
+            Option(
+                ("--kind",),
+                "history and archive need --label (slot).",
+                "choice",
+                choices=("slot", "history", "archive"),
+                default="slot",
+            ),
+            Option(("--label",), "Only this slot."),
+            Option(
+                ("--mode",),
+                "all words, any of them, or first all, then any (auto).",
+                "choice",
+                choices=("auto", "all", "any"),
+                default="auto",
+            ),
+            Option(
+                ("--sort",),
+                "The best first, or the newest (relevance).",
+                "choice",
+                choices=("relevance", "recent"),
+                default="relevance",
+            ),
+            _LIMIT_20,
+        ),
+        is_text=True,
+        more='All words are wanted; "a phrase", a prefix*, -unwanted, this OR that.',
+    ),
+)
+
 _STORE = (
     Command(
         "export",
@@ -390,6 +428,10 @@ _SYNC = (
             ),
             Option(("--token-file",), "link: the file that holds the token."),
             Option(
+                ("--encrypted",), "link: so that the relay can read nothing.", "flag"
+            ),
+            Option(("--keyring",), "link: the file that holds the keys."),
+            Option(
                 ("--on-overlap",),
                 "link: what becomes of slots with other texts there (refuse).",
                 "choice",
@@ -403,7 +445,24 @@ _SYNC = (
         more="link [URL] looks at the relay and links the project's slots to it, unlink"
         " ends that, start syncs until it is stopped, once until nothing is missing on"
         " either side, status shows how far it is. The token is read from the file, or"
-        " from CRDTMEM_RELAY_TOKEN.",
+        " from CRDTMEM_RELAY_TOKEN; so are keys, or from CRDTMEM_RELAY_KEYRING.",
+    ),
+    Command(
+        "key",
+        "Keep the keys of encrypted namespaces",
+        "key",
+        "none",
+        arguments=(
+            Argument(
+                "action", choices=("create", "export", "import", "list", "rotate")
+            ),
+            Argument("file", is_required=False),
+        ),
+        options=(Option(("--keyring",), "The file of keys (relay.keyring_file)."),),
+        more="create makes a file with a first key, rotate adds a key that is used from"
+        " then on, list tells which there are. export FILE copies the keys for another"
+        " machine, and import FILE takes them there; '-' is stdin, fd:N a descriptor."
+        " No secret is an argument, and none is printed. Needs the extra 'e2ee'.",
     ),
 )
 
@@ -519,9 +578,11 @@ COMMANDS = {
         _WATCHING,
         _WRITING,
         _HISTORY,
+        _SEARCH,
         _STORE,
         _CONDENSE,
         _MIRROR,
+        SETS,
         _SYNC,
         _MCP,
         _RELAY,

@@ -154,7 +154,7 @@ class Command(NamedTuple):
     @property
     def function(self) -> str:
         """Return the name of its function, which has its own name where it can."""
-        return {"import": "import_"}.get(self.name, self.name)
+        return {"import": "import_", "set": "set_"}.get(self.name, self.name)
 
 
 class Invocation(NamedTuple):

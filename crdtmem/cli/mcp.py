@@ -23,11 +23,12 @@ def mcp(call: Call) -> None:
         config = call.config
         if config.sources["lane"] == "default":
             config = config._replace(lane=lane)
-        token = config.relay_token
+        token, keyring = config.relay_token, config.relay_keyring
         return Opened(
             opening.open_with(config),
             new_scope=call.scope or config.scope,
             relay_token=None if token is None else token.reveal(),
+            relay_keyring=None if keyring is None else keyring.reveal(),
         )
 
     run(open_memory)

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from crdtmem.cli.grammar import Value
 from crdtmem.cli.phrases import link_phrase
@@ -15,6 +15,10 @@ from crdtmem.errors import InvalidArgumentError
 from crdtmem.models import LinkStatus, SyncStatus
 from crdtmem.scope import GLOBAL_NAMESPACE, parse_project_id
 from crdtmem.waiting import wait_for
+
+if TYPE_CHECKING:
+    from crdtmem.sealing import Keyring
+    from crdtmem.sync.linking import LinkRequest
 
 __all__ = ["sync"]
 
@@ -31,6 +35,8 @@ def sync(
     namespace: str | None,
     local: str | None,
     token_file: str | None,
+    encrypted: bool,
+    keyring: str | None,
     on_overlap: OnOverlap | None,
     force: bool,
     timeout: float | None,
@@ -43,6 +49,8 @@ def sync(
         "namespace": namespace,
         "local": local,
         "token_file": token_file,
+        "encrypted": encrypted,
+        "keyring": keyring,
         "on_overlap": on_overlap,
         "force": force,
         "timeout": timeout,
@@ -84,6 +92,42 @@ def _token(call: Call) -> str | None:
     return None if found is None else found.reveal()
 
 
+def _keyring_text(call: Call) -> str | None:
+    found = call.config.relay_keyring
+    return None if found is None else found.reveal()
+
+
+def _keyring(call: Call) -> "Keyring | None":
+    """Return the keys that the environment holds."""
+    from crdtmem.sync.keyring import process_keyring  # noqa: PLC0415 - as below
+
+    text = _keyring_text(call)
+    return None if text is None else process_keyring(text)
+
+
+def _with_keys(
+    call: Call, request: "LinkRequest", keyring: str | None
+) -> "LinkRequest":
+    if not request.is_encrypted:
+        raise InvalidArgumentError(
+            "keyring", "'--keyring' belongs to '--encrypted'", code="usage"
+        )
+    return request._replace(
+        keyring_file=_keyring_file(call, keyring), keyring=_keyring(call)
+    )
+
+
+def _keyring_file(call: Call, given: str | None) -> Path | None:
+    """Return which file a link is to have its keys from; None: the environment."""
+    from crdtmem.cli.key import default_keyring  # noqa: PLC0415 - as below
+
+    if given is not None:
+        return Path(given).absolute()
+    if call.config.relay_keyring is not None:
+        return None
+    return call.config.relay_keyring_file or default_keyring()
+
+
 def _link(
     call: Call,
     *,
@@ -91,6 +135,8 @@ def _link(
     namespace: str | None,
     local: str | None,
     token_file: str | None,
+    encrypted: bool,
+    keyring: str | None,
     on_overlap: OnOverlap | None,
     progress_: str | None,
 ) -> None:
@@ -109,7 +155,10 @@ def _link(
         url=_url(call, url),
         token_file=file if token_file is None else Path(token_file).absolute(),
         token=_token(call),
+        is_encrypted=encrypted,
     )
+    if encrypted or keyring is not None:
+        request = _with_keys(call, request, keyring)
     memory = call.open("write")
     with progress(call.out, "looking at the relay", progress_):
         renamed = link_namespace(
@@ -125,7 +174,8 @@ def _link(
     if call.out.as_json:
         call.out.json(link)
         return
-    call.out.line(f"'{link.local}' is linked to '{link.remote}' at {link.url}")
+    how = ", encrypted" if encrypted else ""
+    call.out.line(f"'{link.local}' is linked to '{link.remote}' at {link.url}{how}")
     call.out.note("'crdtmem sync once' syncs it now, 'crdtmem sync start' from now on")
 
 
@@ -168,6 +218,7 @@ def _once(call: Call, *, timeout: float | None, progress_: str | None) -> None:
         sync_once(
             memory.store,
             token=_token(call),
+            keyring=_keyring(call),
             timeout_s=_TIMEOUT_S if timeout is None else timeout,
         )
     _print(call, memory.status().sync, is_answer=False)
@@ -179,7 +230,9 @@ def _start(call: Call) -> None:
 
     ended = threading.Event()
     memory = call.memory
-    thread = SyncThread(memory.path, token=_token(call))
+    thread = SyncThread(
+        memory.path, token=_token(call), keyring_text=_keyring_text(call)
+    )
     lease = memory.status().sync.lease
     if lease.held:
         other = f"process {lease.pid} ({lease.command})"
@@ -225,6 +278,9 @@ def _print_link(call: Call, link: LinkStatus) -> None:
     if link.last_error is not None:
         fault = link.last_error
         call.out.line(f"  {fault.code}: {fault.message} ({fault.at})", "yellow")
+    if link.locked:
+        what = "1 record waits" if link.locked == 1 else f"{link.locked} records wait"
+        call.out.line(f"  {what} for a key: 'crdtmem key import' brings it", "yellow")
     for label in link.held:
         call.out.line(f"  records wait for {label}", "yellow")
     for label in link.blocked:

@@ -13,12 +13,12 @@ from crdtmem.cli.progress import progress
 from crdtmem.cli.running import Call
 from crdtmem.cli.texts import decode_text
 from crdtmem.errors import ImportRefusedError, InvalidArgumentError
-from crdtmem.models import BadRecord, ExportReport, ImportReport, Unset
+from crdtmem.models import BadRecord, ExportReport, ImportedSet, ImportReport, Unset
 
 __all__ = ["export", "import_"]
 
 SKIPPED = 10
-_RECORD_TYPES = frozenset({"header", "slot", "history", "end"})
+_RECORD_TYPES = frozenset({"header", "slot", "history", "item", "end"})
 
 
 def export(
@@ -44,9 +44,11 @@ def export(
     if call.out.as_json:
         call.out.json(report)
     else:
+        items = "" if isinstance(report.items, Unset) else plural(report.items, "item")
         call.out.note(
             f"exported {plural(report.slots, 'slot')} and"
-            f" {plural(report.history, 'past text')}, {report.bytes:,} bytes"
+            f" {plural(report.history, 'past text')}{items and f', {items} of sets'},"
+            f" {report.bytes:,} bytes"
         )
 
 
@@ -166,6 +168,8 @@ def _print_report(call: Call, report: ImportReport) -> None:
     for slot in report.slots:
         code = "" if isinstance(slot.code, Unset) else f" ({slot.code})"
         call.out.line(f"{slot.action}  {slot.label}  {slot.scope}{code}")
+    for found in () if isinstance(report.sets, Unset) else report.sets:
+        call.out.line(_set_line(found))
     for record in report.bad:
         call.out.warn(f"skipped {record.line}: {record.code}: {record.reason}")
     if report.ignored:
@@ -176,8 +180,27 @@ def _print_report(call: Call, report: ImportReport) -> None:
         call.out.note("dry run: nothing was written")
 
 
+def _set_line(found: ImportedSet) -> str:
+    code = "" if isinstance(found.code, Unset) else f" ({found.code})"
+    counts = {
+        "added": found.added,
+        "updated": found.updated,
+        "same": found.same,
+        "differing": found.differing,
+        "deleted here": found.deleted,
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return (
+        f"{found.action}  set {found.set} of {found.partition}  {found.scope}"
+        f"{told and f'  {told}'}{code}"
+    )
+
+
 def _has_skipped(report: ImportReport, *, settles: bool) -> bool:
     """Tell whether anything of the source is not in; conflicts may be settled."""
     left_out = {"refused"} if settles else {"refused", "conflict"}
+    sets = () if isinstance(report.sets, Unset) else report.sets
     actions = {slot.action for slot in report.slots}
-    return bool(report.bad or report.truncated or actions & left_out)
+    actions |= {found.action for found in sets}
+    differs = any(found.differing for found in sets) and not settles
+    return bool(report.bad or report.truncated or actions & left_out or differs)

@@ -56,6 +56,7 @@ VARIABLES_OF_CONDENSE = frozenset({"CRDTMEM_PASS_ID", "CRDTMEM_SLOT"})
 _SHOWN_CHARS = 80
 _RELAY_URL = r"wss?://[^\s/?#@]+(/[^\s?#@]*)?"
 _TOKEN = r"[!-~]{1,512}"
+_KEYS = r"[ -~]{1,65536}"
 _WHOLE = r"-?[0-9]{1,18}"
 _NUMBER = r"-?[0-9]{1,18}(\.[0-9]{1,18})?"
 
@@ -133,7 +134,7 @@ def check_may_be_kept(key: Key) -> None:
         raise InvalidArgumentError(
             key.name,
             f"{key.name} is read from the environment only, as {key.variable}",
-            hint="put the token into a file of mode 0600, and set relay.token_file",
+            hint=f"put it into a file of mode 0600, and set {key.name}_file",
         )
 
 
@@ -244,6 +245,15 @@ def _token(value: object, argument: str) -> object:
         return Secret(value)
     raise InvalidArgumentError(
         argument, f"{argument} must be one word of at most 512 printable characters"
+    )
+
+
+def _keys(value: object, argument: str) -> object:
+    if isinstance(value, str) and re.fullmatch(_KEYS, value):
+        return Secret(value)
+    raise InvalidArgumentError(
+        argument,
+        f"{argument} must be ID:SECRET, or several with blanks between, or fd:N",
     )
 
 
@@ -379,6 +389,20 @@ KEYS = (
         "relay_token",
         _token,
         variable="CRDTMEM_RELAY_TOKEN",
+        is_private=True,
+        in_files=False,
+    ),
+    Key(
+        "relay.keyring_file",
+        "relay_keyring_file",
+        _path,
+        is_path=True,
+    ),
+    Key(
+        "relay.keyring",
+        "relay_keyring",
+        _keys,
+        variable="CRDTMEM_RELAY_KEYRING",
         is_private=True,
         in_files=False,
     ),

@@ -46,6 +46,8 @@ class Config(NamedTuple):
         relay_url: The relay that a link goes to where none is named.
         relay_token_file: File with the token for it.
         relay_token: The token itself, from the environment.
+        relay_keyring_file: File with the keys of encrypted namespaces.
+        relay_keyring: The keys themselves, from the environment.
         mirror_dir: The folder that is mirrored where none is named.
         condense_trigger_pct: This and the next: knobs of ``CondenseConfig``, see there.
         condense_section_trigger: See there.
@@ -77,6 +79,8 @@ class Config(NamedTuple):
     relay_url: str | None
     relay_token_file: Path | None
     relay_token: Secret | None
+    relay_keyring_file: Path | None
+    relay_keyring: Secret | None
     mirror_dir: Path | None
     condense_trigger_pct: int
     condense_section_trigger: int

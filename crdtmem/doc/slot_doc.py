@@ -1,37 +1,33 @@
 """A slot's document: its text file, its settings, and the updates that change them.
 
-The only module that touches a pycrdt Doc of a slot. Three habits of pycrdt shape it:
-every index and length counts UTF-8 bytes, so positions are converted here and nowhere
-else; integers of a Map come back as floats; and one transaction that raises keeps what
-it had done so far, so a SlotDoc that raised is spent.
+The only module that touches what is in a pycrdt Doc of a slot. Two habits of pycrdt
+shape it: every index and length counts UTF-8 bytes, so positions are converted here and
+nowhere else; and integers of a Map come back as floats.
 
 The text is held as a string beside the document. Own writes know their change, and
 observing the text instead would cost hundreds of microseconds on a long one.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from crdtmem.doc.delta import Delta, apply_delta, delta_of_event, is_whole_lines
+from crdtmem.doc.document import Document
 from crdtmem.doc.guard import doc_errors
 from crdtmem.doc.text_form import bytes_of
 from crdtmem.errors import DocError, UpdateRejectedError
-from crdtmem.limits import REPLAYED_TOGETHER_MAX
 from crdtmem.protocol.records import DocKind, genesis_client_id
-from crdtmem.updates import Scan, read_state_vector, scan, scan_genesis
+from crdtmem.updates import SLOT_ROOTS, Scan, read_state_vector, scan_genesis
 
 if TYPE_CHECKING:
-    from pycrdt import TextEvent, TransactionEvent
+    from pycrdt import TextEvent
 
 __all__ = ["SlotDoc", "genesis_id_of", "genesis_update"]
 
 
 def genesis_update(client_id: int, file: str) -> bytes:
     """Return the update that gives an empty doc its first text, whoever makes it."""
-    # pycrdt is loaded with the first document: it takes several times as long as
-    # starting Python, and who only reads never needs one.
-    from pycrdt import Doc, Text  # noqa: PLC0415 - see above
+    from pycrdt import Doc, Text  # noqa: PLC0415 - see Document
 
     with doc_errors("make a first text"):
         doc: Doc[Text] = Doc(client_id=client_id)
@@ -54,7 +50,7 @@ def genesis_id_of(update: bytes, *, namespace: str, label: str) -> int:
     return client_id
 
 
-class SlotDoc:
+class SlotDoc(Document):
     """One slot's document in memory, at one place of its log.
 
     1. ``file`` is the document's text, always.
@@ -72,13 +68,13 @@ class SlotDoc:
 
     """
 
-    def __init__(self, client_id: int) -> None:
-        from pycrdt import Doc, Map, Text  # noqa: PLC0415 - see genesis_update
+    roots = SLOT_ROOTS
 
-        self.client_id = client_id
+    def __init__(self, client_id: int) -> None:
+        from pycrdt import Map, Text  # noqa: PLC0415 - see Document
+
+        super().__init__(client_id)
         self.file = ""
-        self.clocks: dict[int, int] = {}
-        self._doc: Doc[Any] = Doc(client_id=client_id)
         self._text: Text = self._doc.get("content", type=Text)
         self._meta: Map[Any] = self._doc.get("meta", type=Map)
 
@@ -93,7 +89,7 @@ class SlotDoc:
         """
         doc = cls(client_id)
         if state:
-            _scanned_state(state)
+            cls._scanned_state(state)
             with doc_errors("load a state"):
                 doc._doc.apply_update(state)
                 doc.file = str(doc._text)
@@ -120,49 +116,14 @@ class SlotDoc:
         """
         if not is_whole_lines(self.file, delta):
             raise DocError("an edit would write a part of a line")
-        updates: list[bytes] = []
-        with doc_errors("make an edit"):
-            # The event's update, not get_update(state): that one carries the whole
-            # delete set of the document each time.
-            subscription = self._doc.observe(lambda event: _keep_update(event, updates))
-            try:
-                with self._doc.transaction():
-                    self._splice(delta)
-                    for key, value in meta.items():
-                        self._meta[key] = value
-            finally:
-                # An observed doc that is never unobserved is never freed.
-                self._doc.unobserve(subscription)
-        if len(updates) != 1:
-            raise DocError(f"an edit gave {len(updates)} updates")
+        update = self._edited(lambda: self._change(delta, meta))
         self.file = apply_delta(self.file, delta)
-        self._advance(self._scanned(updates[0], self.client_id))
-        return updates[0]
+        return update
 
     def replay(self, writes: Sequence[tuple[bytes, int]]) -> None:
-        """Apply logged writes in log order, each with its client id.
-
-        All in one transaction: there are some tens of them at a time, and pycrdt's own
-        share of applying one is a tenth of what its transaction takes. Thousands at
-        once would be quadratic.
-
-        Raises:
-            UpdateRejectedError: If the scanner refuses one.
-            DocError: If pycrdt fails.
-
-        """
-        # A repetition is skipped whole, as when it came: its deletes count for nothing.
-        fresh: list[bytes] = []
-        for update, client_id in writes:
-            found = self._scanned(update, client_id)
-            if not found.is_known:
-                fresh.append(update)
-            self._advance(found)
-        with doc_errors("apply records"):
-            for start in range(0, len(fresh), REPLAYED_TOGETHER_MAX):
-                with self._doc.transaction():
-                    for update in fresh[start : start + REPLAYED_TOGETHER_MAX]:
-                        self._doc.apply_update(update)
+        """Apply logged writes in log order; see Document."""
+        super().replay(writes)
+        with doc_errors("read the text"):
             self.file = str(self._text)
 
     def apply(self, update: bytes, client_id: int) -> Delta:
@@ -212,34 +173,11 @@ class SlotDoc:
             DocError: If pycrdt fails.
 
         """
-        return self._observed(state, _scanned_state(state))
+        return self._observed(state, self._scanned_state(state))
 
-    def holds(self, state: bytes) -> bool:
-        """Tell whether applying a whole state would change nothing, deletes included.
-
-        Raises:
-            UpdateRejectedError: If the scanner refuses it.
-
-        """
-        found = _scanned_state(state)
-        for client, (_, end) in found.clients.items():
-            if end > self.clocks.get(client, 0):
-                return False
-        gone = _ranges(_scanned_state(self.state()).deletes)
-        return all(
-            _is_within(part, gone.get(client, []))
-            for client, parts in _ranges(found.deletes).items()
-            for part in parts
-        )
-
-    def state(self) -> bytes:
-        """Return the squashed state.
-
-        pycrdt leaves structs out that wait for others, so it is whole only because the
-        scanner lets nothing in that would have to wait.
-        """
-        with doc_errors("squash"):
-            return bytes(self._doc.get_update())
+    def is_same(self, other: Self) -> bool:
+        """Tell whether two documents have the same clocks and the same text."""
+        return self.clocks == other.clocks and self.file == other.file
 
     def check(self) -> None:
         """Hold the document against what is believed of it.
@@ -261,11 +199,16 @@ class SlotDoc:
             raise DocError("a document differs from what its records say")
         reason = "a squashed document differs from its records"
         try:
-            again = SlotDoc.load(self.client_id, self.state())
+            again = self.load(self.client_id, self.state())
         except UpdateRejectedError as exc:
             raise DocError(reason) from exc
-        if again.file != self.file or again.clocks != self.clocks:
+        if not self.is_same(again):
             raise DocError(reason)
+
+    def _change(self, delta: Delta, meta: Mapping[str, object]) -> None:
+        self._splice(delta)
+        for key, value in meta.items():
+            self._meta[key] = value
 
     def _splice(self, delta: Delta) -> None:
         # From the back, so that earlier places stay what they are. The new text goes
@@ -283,14 +226,6 @@ class SlotDoc:
                 shift = bytes_of(splice.insert)
                 del self._text[start + shift : end + shift]
 
-    def _scanned(self, update: bytes, client_id: int) -> Scan:
-        return scan(
-            update,
-            client_ids=frozenset((client_id,)),
-            state=self.clocks,
-            snapshot=False,
-        )
-
     def _observed(self, update: bytes, found: Scan) -> Delta:
         events: list[dict[str, object]] = []
         with doc_errors("apply a record"):
@@ -304,39 +239,6 @@ class SlotDoc:
         self.file = apply_delta(self.file, delta)
         self._advance(found)
         return delta
-
-    def _advance(self, found: Scan) -> None:
-        for client, (_, end) in found.clients.items():
-            self.clocks[client] = max(self.clocks.get(client, 0), end)
-
-
-def _scanned_state(state: bytes) -> Scan:
-    return scan(state, client_ids=None, state={}, snapshot=True)
-
-
-_Range = tuple[int, int]
-
-
-def _ranges(deletes: Iterable[tuple[int, int, int]]) -> dict[int, list[_Range]]:
-    """Return what is deleted of each client, as first clocks and ends, ascending."""
-    found: dict[int, list[_Range]] = {}
-    for client, start, length in sorted(deletes):
-        ranges = found.setdefault(client, [])
-        end = start + length
-        if ranges and start <= ranges[-1][1]:
-            start, last = ranges.pop()
-            end = max(end, last)
-        ranges.append((start, end))
-    return found
-
-
-def _is_within(part: _Range, ranges: list[_Range]) -> bool:
-    at = bisect_right(ranges, part[0], key=lambda one: one[0]) - 1
-    return at >= 0 and part[1] <= ranges[at][1]
-
-
-def _keep_update(event: "TransactionEvent", updates: list[bytes]) -> None:
-    updates.append(bytes(event.update))
 
 
 def _keep_delta(event: "TextEvent", events: list[dict[str, object]]) -> None:

@@ -102,6 +102,7 @@ class SlotQuarantinedError(SlotError):
     Args:
         label: The slot.
         reason: What is wrong with the record.
+        kind: What is damaged, where it is no slot.
 
     """
 
@@ -110,9 +111,9 @@ class SlotQuarantinedError(SlotError):
     exit_status = 7
     http_status = 500
 
-    def __init__(self, *, label: str, reason: str) -> None:
+    def __init__(self, *, label: str, reason: str, kind: str = "slot") -> None:
         super().__init__(
-            f"slot {label!r} is quarantined: {reason}",
+            f"{kind} {label!r} is quarantined: {reason}",
             details={"label": label, "reason": reason},
         )
 
@@ -193,6 +194,7 @@ class RevNotKeptError(SlotError, LookupError):
         oldest_rev: The oldest rev whose text is kept.
         current_rev: The rev now.
         reason: ``pruned``, ``ahead`` or ``recreated``.
+        kind: What is meant, where it is no slot.
 
     """
 
@@ -201,17 +203,25 @@ class RevNotKeptError(SlotError, LookupError):
     http_status = 409
 
     def __init__(
-        self, *, label: str, rev: int, oldest_rev: int, current_rev: int, reason: str
+        self,
+        *,
+        label: str,
+        rev: int,
+        oldest_rev: int,
+        current_rev: int,
+        reason: str,
+        kind: str = "slot",
     ) -> None:
         why = {
             "pruned": "it is no longer kept",
-            "ahead": f"the slot is at rev {current_rev}",
-            "recreated": "the slot was deleted after it",
+            "ahead": f"the {kind} is at rev {current_rev}",
+            "recreated": f"the {kind} was deleted after it",
         }[reason]
+        command = "get" if kind == "slot" else "set history"
         super().__init__(
-            f"rev {rev} of slot {label!r} cannot be used: {why};"
+            f"rev {rev} of {kind} {label!r} cannot be used: {why};"
             f" the oldest kept rev is {oldest_rev}",
-            hint=f"run 'crdtmem get {label}' and work from the rev it shows",
+            hint=f"run 'crdtmem {command} {label}' and work from the rev it shows",
             details={
                 "label": label,
                 "rev": rev,
@@ -273,6 +283,7 @@ class HistoryNotFoundError(HistoryError, LookupError):
     Args:
         label: The slot.
         id: The id that was asked for.
+        kind: What is meant, where it is no slot.
 
     """
 
@@ -280,9 +291,16 @@ class HistoryNotFoundError(HistoryError, LookupError):
     exit_status = 3
     http_status = 404
 
-    def __init__(self, *, label: str, id: str) -> None:  # noqa: A002 - the public name
+    def __init__(
+        self,
+        *,
+        label: str,
+        id: str,  # noqa: A002 - the public name
+        kind: str = "slot",
+    ) -> None:
+        command = "log" if kind == "slot" else "set history"
         super().__init__(
-            f"no history entry {id!r} of slot {label!r}",
-            hint=f"run 'crdtmem log {label}' to see what is kept",
+            f"no history entry {id!r} of {kind} {label!r}",
+            hint=f"run 'crdtmem {command} {label}' to see what is kept",
             details={"label": label, "id": id},
         )

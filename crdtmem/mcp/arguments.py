@@ -349,7 +349,7 @@ class SearchArguments(Arguments):
 
     query: Annotated[
         StrictStr,
-        _named("query", "q", about='Words, all wanted; "a phrase"; -unwanted.'),
+        _named("query", "q", about='Words; "a phrase"; begin*; -unwanted; a OR b.'),
     ]
     kind: Annotated[
         Literal["slot", "history", "archive"] | None,

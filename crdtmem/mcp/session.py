@@ -41,12 +41,14 @@ class Opened(NamedTuple):
         memory: The memory.
         new_scope: Where new slots go.
         relay_token: What the environment holds for links without a token file.
+        relay_keyring: Likewise, for encrypted links without a keyring file.
 
     """
 
     memory: "Memory"
     new_scope: Scope = "project"
     relay_token: str | None = None
+    relay_keyring: str | None = None
 
 
 class Queue:
@@ -147,7 +149,9 @@ class AgentSession:
         # Nobody else needs it, and it loads the protocol.
         from crdtmem.sync.thread import SyncThread  # noqa: PLC0415 - see above
 
-        self._sync = SyncThread(memory.path, token=opened.relay_token)
+        self._sync = SyncThread(
+            memory.path, token=opened.relay_token, keyring_text=opened.relay_keyring
+        )
         self._sync.start()
 
     def saw_page(self, name: SlotName, rev: int, page: Page) -> None:

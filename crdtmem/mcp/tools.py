@@ -431,13 +431,9 @@ def _undo(session: AgentSession, given: UndoArguments) -> Reply:
 
 
 def _search(session: AgentSession, given: SearchArguments) -> Reply:
-    # A scan needs the archives too, which only it reads.
-    from crdtmem.search import search_memory  # noqa: PLC0415 - see above
-
-    found = search_memory(
-        session.memory,
+    found = session.memory.search(
         given.query,
-        kind=given.kind or "slot",
+        kinds=[given.kind or "slot"],
         label=given.label,
         scope=given.scope,
         limit=given.limit or SEARCH_ROWS,

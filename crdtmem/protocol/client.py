@@ -4,7 +4,7 @@
 what its events ask for; it holds no document, reads no clock and draws no randomness.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from crdtmem.errors import LocalProtocolError, RemoteProtocolError
@@ -203,7 +203,14 @@ class ClientSession:
         """Note that everything up to a seq is committed in the store."""
         self._served.named(namespace).applied = seq
 
-    def set_presence(self, namespace: str, blob: bytes, now: float) -> None:
+    def set_presence(
+        self,
+        namespace: str,
+        blob: bytes,
+        now: float,
+        *,
+        seal: Callable[[int, bytes], bytes] | None = None,
+    ) -> None:
         """Tell others what this store is at, and again with each heartbeat.
 
         Sent where the token allows it, and once the namespace is joined.
@@ -212,10 +219,11 @@ class ClientSession:
             namespace: Its name.
             blob: See the protocol, section 9; empty for gone.
             now: Monotonic seconds.
+            seal: Makes of a counter and the blob what is sent, each time anew.
 
         """
         known = self._served.named(namespace)
-        known.blob = blob
+        known.blob, known.seal = blob, seal
         if not self._notices_gap(now):
             self._served.show(known, now)
 

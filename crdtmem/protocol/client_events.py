@@ -197,6 +197,7 @@ class PresenceChanged:
     incarnation: bytes
     ttl_ms: int
     blob: bytes
+    counter: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ It holds numbers and checks them; it makes no messages and no events. ``client``
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -97,6 +97,7 @@ class NamespaceSession:
         acked: Highest replica_seq that the relay has.
         blob: What this store is at; empty for nothing.
         counter: Of the presence last sent.
+        seal: Makes of counter and blob what is sent; None: the blob is.
 
     """
 
@@ -117,6 +118,7 @@ class NamespaceSession:
         self.held_code = ""
         self.blob = b""
         self.counter = 0
+        self.seal: Callable[[int, bytes], bytes] | None = None
         self._flight: deque[tuple[int, int]] = deque()
         self._flight_bytes = 0
         self.acked = 0

@@ -187,14 +187,17 @@ class ClientNamespaces:
         if not (namespace.is_joined and namespace.scopes & Scope.PRESENCE):
             return
         namespace.counter = max(namespace.counter + 1, int(now * 1000))
+        blob = namespace.blob
+        if blob and namespace.seal is not None:
+            blob = namespace.seal(namespace.counter, blob)
         self._say(
             wire.Presence(
                 namespace.ns_no,
                 self._hello.replica_id,
                 self._hello.incarnation,
                 namespace.counter,
-                PRESENCE_TTL_MS if namespace.blob else 0,
-                namespace.blob,
+                PRESENCE_TTL_MS if blob else 0,
+                blob,
             )
         )
 
@@ -348,6 +351,7 @@ class ClientNamespaces:
                     presence.incarnation,
                     presence.ttl_ms,
                     presence.blob,
+                    presence.counter,
                 )
             )
 

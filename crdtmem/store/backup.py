@@ -95,7 +95,9 @@ def _squash(store: Store, doc: int) -> None:
         with store.writing() as transaction:
             quarantined = _numbers(
                 transaction.connection,
-                "SELECT doc FROM slot WHERE doc = :doc AND quarantined IS NOT NULL",
+                "SELECT doc FROM slot WHERE doc = :doc AND quarantined IS NOT NULL"
+                " UNION ALL"
+                " SELECT doc FROM mset WHERE doc = :doc AND quarantined IS NOT NULL",
                 doc=doc,
             )
             if not quarantined:

@@ -16,6 +16,7 @@ from crdtmem.store.holding import has_hole
 from crdtmem.store.links import Link, link_at, link_in
 from crdtmem.store.outbox import forget_live
 from crdtmem.store.records import SealedDoc, durable_writing, put_record
+from crdtmem.store.rotation import snapshot_made
 from crdtmem.store.states import make_state
 from crdtmem.store.store import Store
 
@@ -24,6 +25,8 @@ __all__ = ["due_docs", "seal_snapshot"]
 
 def due_docs(store: Store, link: Link) -> list[int]:
     """Return the docs of which the relay keeps more than a snapshot would take.
+
+    And those of which it has none under the newest key, after that was told of here.
 
     Raises:
         LinkChangedError: If the store has other ids by now.
@@ -34,7 +37,8 @@ def due_docs(store: Store, link: Link) -> list[int]:
         found = link_at(connection, link)
         rows: list[Any] = connection.execute(
             "SELECT doc FROM sync_doc WHERE link = :link"
-            " AND (live_bytes > max(:bytes, snap_size) OR live_records > :records)"
+            " AND (live_bytes > max(:bytes, snap_size) OR live_records > :records"
+            " OR rekey)"
             " ORDER BY doc",
             {
                 "link": found.link,
@@ -95,6 +99,7 @@ def seal_snapshot(
             store.docs.pop(doc, None)
             transaction.mark_damaged()
             forget_live(connection, found.link, doc)
+            snapshot_made(connection, found, doc)
             return False
         return True
 
@@ -114,7 +119,8 @@ def _is_whole(connection: apsw.Connection, link: Link, doc: int) -> bool:
         " AND (state_needed OR blocked != '' OR held_from IS NOT NULL))"
         " OR EXISTS (SELECT 1 FROM held WHERE link = :link AND doc = :doc)"
         " OR EXISTS (SELECT 1 FROM log WHERE doc = :doc AND replica_seq IS NULL)"
-        " OR EXISTS (SELECT 1 FROM slot WHERE doc = :doc AND quarantined IS NOT NULL)",
+        " OR EXISTS (SELECT 1 FROM slot WHERE doc = :doc AND quarantined IS NOT NULL)"
+        " OR EXISTS (SELECT 1 FROM mset WHERE doc = :doc AND quarantined IS NOT NULL)",
         {"link": link.link, "doc": doc},
     ).get
     return not waits and not has_hole(connection, link, doc)

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import apsw
 
-from crdtmem.errors import StoreReadOnlyError
+from crdtmem.errors import StoreCorruptError, StoreReadOnlyError
 from crdtmem.headroom import percent_used, warning_for
 from crdtmem.limits import (
     CLOCK_AHEAD_MS,
@@ -23,6 +23,12 @@ from crdtmem.limits import (
     HISTORY_TEXTS,
 )
 from crdtmem.store.about import about_store
+from crdtmem.store.indexing import (
+    count_pending,
+    empty_index,
+    index_faults,
+    index_pending,
+)
 from crdtmem.store.inspection import (
     DAMAGE,
     Problem,
@@ -36,6 +42,13 @@ from crdtmem.store.placement import check_modes, check_placement
 from crdtmem.store.repair import quarantine_strays, repair_slot
 from crdtmem.store.rows import SlotRow
 from crdtmem.store.schema import APPLICATION_ID, MIGRATIONS, is_current
+from crdtmem.store.set_doctor import (
+    inspect_set,
+    names_of_set,
+    repair_set,
+    set_docs_in,
+)
+from crdtmem.store.sets import set_of_doc
 from crdtmem.store.store import Store
 
 __all__ = ["Finding", "Status", "examine"]
@@ -334,6 +347,70 @@ def _limits(examination: _Examination) -> Iterator[Finding]:
         yield _ok("limits", f"no slot is {FULL_PERCENT} % full")
 
 
+def _set_versions(examination: _Examination) -> Iterator[Finding]:
+    """Hold the rows of each memory set against its document."""
+    docs = examination.read(lambda c: set_docs_in(c, examination.namespaces))
+    found: list[Finding] = []
+    for doc in docs:
+        found += _look_at_set(examination, doc)
+    yield from found
+    if not any(finding.status == "fail" for finding in found):
+        yield _ok("set-versions", f"rows and records agree in {len(docs)} memory sets")
+
+
+def _look_at_set(examination: _Examination, doc: int) -> Iterator[Finding]:
+    store = examination.store
+    place = examination.read(lambda c: names_of_set(c, doc))
+    problems = examination.read(lambda c: inspect_set(c, doc))
+    done, hint = "", REPAIR
+    if problems and examination.repairs:
+        hint = BACKUP
+        try:
+            with store.writing() as transaction:
+                done = repair_set(transaction, doc)
+        except DAMAGE as exc:
+            problems = [f"{one}; it could not be mended: {exc}" for one in problems]
+        # What is cached was made of the rows before.
+        store.docs.pop(doc, None)
+        left = examination.read(lambda c: inspect_set(c, doc))
+        for problem in problems if done else ():
+            if problem not in left:
+                message = f"{problem}: {done}"
+                yield Finding("set-versions", "fixed", *place, message, "")
+        problems = left if done else problems
+    for problem in problems:
+        yield Finding("set-versions", "fail", *place, problem, hint)
+    row = examination.read(lambda c: set_of_doc(c, doc))
+    if row is not None and row.foreign_count:
+        message = f"{row.foreign_count} values are no versions of an item"
+        hint = "nothing: they harm nothing there"
+        yield Finding("set-versions", "warn", *place, message, hint)
+
+
+def _search(examination: _Examination) -> Iterator[Finding]:
+    """Hold the search index against the texts; it is made of them, and can be anew."""
+    store = examination.store
+    try:
+        faults = examination.read(index_faults)
+    except StoreCorruptError as exc:
+        faults = [f"the index cannot be read: {exc}"]
+    if not faults:
+        with store.reading() as connection:
+            pending = count_pending(connection)
+        yield _ok("search", f"the index is that of the texts; {pending} are pending")
+        return
+    message = f"the search index differs from the texts: {faults[0]}"
+    if len(faults) > 1:
+        message += f", and {len(faults) - 1} more"
+    if not examination.repairs:
+        yield _fail("search", message, REPAIR)
+        return
+    with store.indexing(store.busy_timeout_s) as connection:
+        empty_index(connection)
+    index_pending(store, sys.maxsize, wait_s=store.busy_timeout_s)
+    yield _fixed("search", f"{message}: made anew")
+
+
 def _clock(examination: _Examination) -> Iterator[Finding]:
     now_ms = examination.store.clock_ms()
     ahead = [
@@ -456,7 +533,9 @@ _CHECKS: dict[str, Callable[[_Examination], Iterator[Finding]]] = {
     "slot-text": _slot_text,
     "records": _records,
     "history": _history,
+    "set-versions": _set_versions,
     "limits": _limits,
+    "search": _search,
     "clock": _clock,
     "lock": _lock,
     "disk": _disk,

@@ -6,7 +6,10 @@ text.
 """
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import apsw
 
@@ -19,6 +22,7 @@ from crdtmem.doc.blame import (
     replace_author,
 )
 from crdtmem.doc.delta import apply_delta, decode_delta
+from crdtmem.doc.document import Document
 from crdtmem.doc.slot_doc import SlotDoc
 from crdtmem.doc.trace import Step, Trace
 from crdtmem.errors import DocError
@@ -38,7 +42,9 @@ from crdtmem.updates import scan_genesis
 
 __all__ = [
     "NO_REPLICA",
+    "SLOT_LOADING",
     "Genesis",
+    "Loading",
     "blame_of",
     "catch_up",
     "intact_checkpoint",
@@ -52,6 +58,23 @@ __all__ = [
 
 NO_REPLICA = b"crdtmem/genesis\0"
 """Stands in a run for the author of a first text, whose client id is the time."""
+
+
+_Doc = TypeVar("_Doc", bound=Document)
+
+
+@dataclass(frozen=True, slots=True)
+class Loading(Generic[_Doc]):
+    """How documents of one kind come into memory.
+
+    Attributes:
+        load: Makes one from its checkpoint and its rows, for a replica to write to.
+        catch_up: Applies newer rows and returns it.
+
+    """
+
+    load: Callable[[apsw.Connection, int, bytes], _Doc]
+    catch_up: Callable[[_Doc, list[LogRow]], _Doc]
 
 
 @lru_cache(maxsize=1_024)
@@ -103,6 +126,10 @@ def catch_up(document: SlotDoc, rows: list[LogRow]) -> SlotDoc:
             raise DocError(f"record {row.lsn} changes another text")
     document.replay(pending)
     return document
+
+
+SLOT_LOADING = Loading(load_doc, catch_up)
+"""How documents of slots come into memory."""
 
 
 def squash(connection: apsw.Connection, doc: int, replica: bytes, until: int) -> None:

@@ -2,8 +2,8 @@
 
 What leaves is sealed: it gets its number in the replica's stream once, for ever. What
 arrives is applied in one transaction, doc by doc and write by write: one rev and one
-history entry for each slot whose text changed. A record that is refused is kept in
-quarantine, and the other docs of the batch are not held up by it.
+history entry for each slot whose text changed, one rev for each set. A record that is
+refused is kept in quarantine, and the other docs of the batch are not held up by it.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,9 @@ from crdtmem.protocol.envelopes import (
     decode_envelope,
     encode_envelope,
 )
-from crdtmem.protocol.records import DocKind, RecordKind
-from crdtmem.store.inbox import REFUSALS, Inbox, Incoming
+from crdtmem.protocol.records import RecordKind
+from crdtmem.store.doc_inbox import REFUSALS, Incoming
+from crdtmem.store.kinds import inbox_for
 from crdtmem.store.log import advance_stream
 from crdtmem.store.records import write_of
 from crdtmem.store.rows import LogRow
@@ -63,14 +64,14 @@ def outgoing(store: Store, namespace: str, *, after: int = 0) -> list[Record]:
         connection = transaction.connection
         _seal(connection, namespace)
         rows = connection.execute(
-            "SELECT log.*, doc.name FROM log JOIN doc USING (doc)"
+            "SELECT log.*, doc.kind, doc.name FROM log JOIN doc USING (doc)"
             " WHERE log.lsn > :after AND doc.namespace = :namespace AND doc.is_sealed"
             " ORDER BY log.lsn",
             {"after": after, "namespace": namespace},
         )
         return [
-            _record(connection, LogRow(*row[:-1]), namespace, str(row[-1]))
-            for row in rows
+            _record(connection, LogRow(*row), namespace, kind, str(name))
+            for *row, kind, name in rows
         ]
 
 
@@ -98,15 +99,12 @@ def receive(store: Store, namespace: str, records: Sequence[Record]) -> int:
     """
     with store.writing() as transaction:
         fresh = _fresh(transaction, namespace, records)
-        by_name: dict[str, list[Incoming]] = {}
+        by_name: dict[tuple[int, str], list[Incoming]] = {}
         for record in fresh:
-            if record.envelope.doc_kind != DocKind.SLOT:
-                # Of a later version, or wrong; kept, and no slot of that name is meant.
-                _set_aside(transaction, 0, record, "doc-kind")
-                continue
-            by_name.setdefault(record.envelope.name, []).append(record)
-        for name, batch in by_name.items():
-            inbox = Inbox(transaction, store, namespace, name)
+            name = record.envelope.doc_kind, record.envelope.name
+            by_name.setdefault(name, []).append(record)
+        for batch in by_name.values():
+            inbox = inbox_for(transaction, store, namespace, batch[0].envelope)
             try:
                 inbox.take(batch)
             except REFUSALS as exc:
@@ -134,10 +132,10 @@ def _seal(connection: apsw.Connection, namespace: str) -> None:
 
 
 def _record(
-    connection: apsw.Connection, row: LogRow, namespace: str, name: str
+    connection: apsw.Connection, row: LogRow, namespace: str, kind: int, name: str
 ) -> Record:
     writes = (write_of(connection, row, namespace),)
-    envelope = encode_envelope(UpdateEnvelope(DocKind.SLOT, name, writes))
+    envelope = encode_envelope(UpdateEnvelope(kind, name, writes))
     return Record(row.replica, row.replica_seq or 0, envelope, row.lsn)
 
 

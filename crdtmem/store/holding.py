@@ -5,12 +5,14 @@ was refused has the code of the rule that it breaks; the others wait behind it a
 none. Where all have none, a state waits for this store's own writes to be sent.
 """
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import apsw
 
 from crdtmem.errors import RecordMalformedError
 from crdtmem.protocol.records import parse_header
+from crdtmem.sealing import UNKNOWN_KEY, WRONG_KEY
 from crdtmem.store.links import Link
 from crdtmem.store.states import must_wait
 from crdtmem.store.write import Transaction
@@ -21,8 +23,10 @@ __all__ = [
     "adopt_held",
     "count_held",
     "has_hole",
+    "held_codes",
     "hold",
     "is_held",
+    "locked_docs",
     "ready_docs",
     "release_held",
 ]
@@ -133,6 +137,26 @@ def ready_docs(connection: apsw.Connection, link: Link) -> list[int]:
     return [int(doc) for (doc,) in rows if not must_wait(connection, doc)]
 
 
+def locked_docs(
+    connection: apsw.Connection, link: Link, key_ids: Collection[int]
+) -> list[int]:
+    """Return the docs that wait with a record under one of these keys; perhaps NO_DOC.
+
+    Also where it had another secret under that id: it may have the right one by now.
+
+    Args:
+        connection: In a transaction.
+        link: The link.
+        key_ids: The keys that are at hand.
+
+    """
+    rows: list[Any] = connection.execute(
+        "SELECT doc, record FROM held WHERE link = :link AND code IN (:locked, :wrong)",
+        {"link": link.link, "locked": UNKNOWN_KEY, "wrong": WRONG_KEY},
+    ).fetchall()
+    return sorted({doc for doc, rec in rows if parse_header(rec).key_id in key_ids})
+
+
 def has_hole(connection: apsw.Connection, link: Link, doc: int) -> bool:
     """Tell whether the relay has dropped records of a doc that never were here.
 
@@ -146,6 +170,14 @@ def has_hole(connection: apsw.Connection, link: Link, doc: int) -> bool:
         {"link": link.link, "doc": doc},
     ).get
     return found is not None
+
+
+def held_codes(connection: apsw.Connection, link: Link) -> set[str]:
+    """Return the codes of all records that wait; "" for those behind others."""
+    rows = connection.execute(
+        "SELECT DISTINCT code FROM held WHERE link = :link", {"link": link.link}
+    )
+    return {str(code) for (code,) in rows}
 
 
 def count_held(connection: apsw.Connection, link: Link, doc: int) -> int:

@@ -25,6 +25,7 @@ from crdtmem.store.log import (
     log_of,
 )
 from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, SlotRow
+from crdtmem.store.sets import SetRow
 from crdtmem.store.write import with_meta
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "inspect_slot",
     "is_text_intact",
     "names_of",
+    "number_problems",
     "slot_of_doc",
 ]
 
@@ -229,10 +231,12 @@ def _record_problems(connection: apsw.Connection, row: SlotRow) -> Iterator[str]
     checkpoint = load_checkpoint(connection, row.doc)
     if not checkpoint.lsn and checkpoint != empty_checkpoint(checkpoint):
         yield "it has half a checkpoint"
-    yield from _number_problems(connection, row)
+    yield from number_problems(connection, row)
 
 
-def _number_problems(connection: apsw.Connection, row: SlotRow) -> Iterator[str]:
+def number_problems(
+    connection: apsw.Connection, row: SlotRow | SetRow
+) -> Iterator[str]:
     """Yield what is wrong with the numbers of the records, which no digest covers."""
     kept_from = newest = load_checkpoint(connection, row.doc).lsn
     sealed: dict[bytes, tuple[int, int]] = {}

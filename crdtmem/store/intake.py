@@ -11,23 +11,26 @@ doc does that waits for acknowledgements. Everything else goes on, local writes 
 doc included. ``retry_held`` lets a doc try again.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from crdtmem.errors import ProtocolError, RecordMalformedError
-from crdtmem.protocol.envelopes import StateEnvelope, UpdateEnvelope, decode_envelope
+from crdtmem.protocol.envelopes import (
+    KeyNotice,
+    Receipt,
+    StateEnvelope,
+    UpdateEnvelope,
+    decode_envelope,
+)
 from crdtmem.protocol.messages import Form, Item
 from crdtmem.protocol.records import (
     NO_DOC_TAG,
-    DocKind,
     Header,
     RecordKind,
-    doc_tag,
     parse_header,
 )
-from crdtmem.scope import LABEL_PATTERN
+from crdtmem.store.doc_inbox import REFUSALS, DocInbox, Incoming
 from crdtmem.store.holding import (
     NO_DOC,
     Arrival,
@@ -35,11 +38,12 @@ from crdtmem.store.holding import (
     count_held,
     hold,
     is_held,
+    locked_docs,
     ready_docs,
     release_held,
 )
-from crdtmem.store.inbox import REFUSALS, Inbox, Incoming
-from crdtmem.store.links import Link, add_alarm, link_in
+from crdtmem.store.kinds import check_name, inbox_for
+from crdtmem.store.links import Link, add_alarm, link_in, tag_of
 from crdtmem.store.progress import (
     NOT_SEEN,
     Place,
@@ -54,6 +58,9 @@ from crdtmem.store.progress import (
     places_of,
     seen_tag,
 )
+from crdtmem.store.receipts import check_receipt
+from crdtmem.store.records import open_payload
+from crdtmem.store.rotation import note_key
 from crdtmem.store.states import has_unsent
 from crdtmem.store.write import Transaction
 
@@ -65,6 +72,7 @@ __all__ = [
     "apply_items",
     "retry_held",
     "take_held",
+    "take_unlocked",
 ]
 
 
@@ -77,7 +85,7 @@ class IntakeReport:
         applied: Records whose content is in their docs now; also such as had waited.
         skipped: Records that needed nothing: own, seen, covered, of other kinds.
         quarantined: Records that were refused, or wait behind others.
-        labels: Slots whose text or settings may have changed.
+        labels: Slots and sets that may have changed.
 
     """
 
@@ -144,6 +152,21 @@ def take_held(transaction: Transaction, store: "Store", link: Link, doc: int) ->
     return count_held(transaction.connection, link, doc)
 
 
+def take_unlocked(transaction: Transaction, store: "Store", link: Link) -> None:
+    """Take in what waited for a key that is at hand now.
+
+    Args:
+        transaction: Of the caller.
+        store: The store.
+        link: The link as it is now, with its keys.
+
+    """
+    if link.sealer is None or link.is_rebase_due:
+        return
+    for doc in locked_docs(transaction.connection, link, link.sealer.ids):
+        _Intake(transaction, store, link).retry(doc)
+
+
 class _Opened(NamedTuple):
     """A record that is laid before its doc; it has a code if it could not be opened."""
 
@@ -175,7 +198,7 @@ class _Intake:
         self._tx = transaction
         self._store = store
         self._connection = transaction.connection
-        self._inboxes: dict[str, Inbox] = {}
+        self._inboxes: dict[tuple[int, str], DocInbox[Any]] = {}
         self._opened: dict[int, list[_Opened]] = {}
         self._labels: set[str] = set()
         self._applied = 0
@@ -257,13 +280,33 @@ class _Intake:
             return pass_own(self._tx, self.link, arrival.seq, own, is_stream=is_stream)
         if header.kind not in (RecordKind.UPDATE, RecordKind.SNAPSHOT):
             self._skipped += 1
-            count_other(self._connection, self.link)
+            self._heed(arrival, header)
             return header.doc_tag
         if is_stream:
             detail = f"replica {header.replica_id.hex()} writes elsewhere, too"
             add_alarm(self._tx, self.link.link, "replica-fork", detail)
         self._lay(arrival, header)
         return header.doc_tag
+
+    def _heed(self, arrival: Arrival, header: Header) -> None:
+        """Heed a word between stores, where it can be believed; else count it."""
+        link, word = self.link, None
+        if link.is_encrypted and header.kind in (
+            RecordKind.KEY_NOTICE,
+            RecordKind.RECEIPT,
+        ):
+            try:
+                payload = open_payload(link, header, arrival.record)
+                word = decode_envelope(header.kind, payload)
+            except ProtocolError as exc:
+                hold(self._tx, link, NO_DOC, arrival, exc.code)
+                return
+        if isinstance(word, KeyNotice):
+            note_key(self._connection, link, word.new_key_id)
+        elif isinstance(word, Receipt):
+            check_receipt(self._tx, link, arrival.seq, word)
+        else:
+            count_other(self._connection, link)
 
     def _lay(self, arrival: Arrival, header: Header) -> None:
         """Lay a record before its doc, or hold it if it doesn't tell which that is."""
@@ -277,24 +320,25 @@ class _Intake:
     def _open(self, arrival: Arrival, header: Header) -> tuple[int, _Opened]:
         """Return which doc a record is of, and what it says."""
         try:
-            envelope = _envelope_in(arrival.record, header)
+            envelope = _envelope_in(self.link, arrival.record, header)
         except ProtocolError as exc:
             return self._doc_of(header.doc_tag), _Opened(arrival, None, exc.code)
         is_fork = header.replica_id == self.link.replica_id
         incoming = Incoming(
             header.replica_id, header.replica_seq, envelope, is_fork=is_fork
         )
-        return self._inbox(envelope.name).doc, _Opened(arrival, incoming, "")
+        return self._inbox(envelope).doc, _Opened(arrival, incoming, "")
 
     def _reopened(self, arrival: Arrival) -> _Opened:
         return self._open(arrival, parse_header(arrival.record))[1]
 
-    def _inbox(self, label: str) -> Inbox:
-        inbox = self._inboxes.get(label)
-        if inbox is None:
-            inbox = Inbox(self._tx, self._store, self.link.namespace, label)
-            self._inboxes[label] = inbox
-        return inbox
+    def _inbox(self, envelope: UpdateEnvelope | StateEnvelope) -> DocInbox[Any]:
+        name = envelope.doc_kind, envelope.name
+        if name not in self._inboxes:
+            self._inboxes[name] = inbox_for(
+                self._tx, self._store, self.link.namespace, envelope
+            )
+        return self._inboxes[name]
 
     def _doc_of(self, tag: bytes) -> int:
         found = self._connection.execute(
@@ -329,7 +373,7 @@ class _Intake:
         taken, code = self._fit(batch)
         if taken:
             self._applied += taken
-            self._labels.add(batch[0].envelope.name)
+            self._labels.add(self._inbox(batch[0].envelope).shown_name)
         rest = opened[taken:]
         return rest, code or (rest[0].code if rest else "")
 
@@ -337,7 +381,7 @@ class _Intake:
         """Apply as much as fits; return how much, and what the next one breaks."""
         code = ""
         while batch:
-            inbox = self._inboxes[batch[0].envelope.name]
+            inbox = self._inbox(batch[0].envelope)
             try:
                 return inbox.take(batch), code
             except REFUSALS as exc:
@@ -355,28 +399,23 @@ class _Intake:
             code = ""
 
 
-def _envelope_in(record: bytes, header: Header) -> UpdateEnvelope | StateEnvelope:
-    """Open a plain record of a slot.
+def _envelope_in(
+    link: Link, record: bytes, header: Header
+) -> UpdateEnvelope | StateEnvelope:
+    """Open a record of a doc.
 
     Raises:
         ProtocolError: Its code says why it cannot be applied.
 
     """
-    if header.alg:
-        message = f"record under key {header.key_id} in a plain namespace"
-        raise ProtocolError(message, code="sealed")
+    payload = open_payload(link, header, record)
     # Of these kinds, there are no other envelopes.
     envelope = cast(
         "UpdateEnvelope | StateEnvelope",
-        decode_envelope(header.kind, record[header.payload_start :]),
+        decode_envelope(header.kind, payload),
     )
-    if doc_tag(envelope.doc_kind, envelope.name) != header.doc_tag:
+    if tag_of(link, envelope.doc_kind, envelope.name) != header.doc_tag:
         message = f"the tag {header.doc_tag.hex()} is not that of its doc"
         raise ProtocolError(message, code="tag-mismatch")
-    if envelope.doc_kind != DocKind.SLOT:
-        message = f"docs of kind {envelope.doc_kind} are of a later version"
-        raise ProtocolError(message, code="doc-kind")
-    if not re.fullmatch(LABEL_PATTERN, envelope.name):
-        message = f"{len(envelope.name)} characters that are no label"
-        raise ProtocolError(message, code="invalid-label")
+    check_name(envelope)
     return envelope

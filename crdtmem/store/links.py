@@ -8,7 +8,8 @@ old stream is taken for the new one.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -26,7 +27,10 @@ from crdtmem.store.log import WITHIN_STATE, advance_stream
 from crdtmem.store.store import Store
 
 if TYPE_CHECKING:
+    from crdtmem.sealing import Sealer
     from crdtmem.store.write import Transaction
+
+    Sealers = Mapping[str, Sealer]
 
 __all__ = [
     "Alarm",
@@ -35,6 +39,7 @@ __all__ = [
     "add_alarm",
     "add_link",
     "clear_alarms",
+    "complete_tags",
     "count_unsent",
     "docs_with_content",
     "find_link",
@@ -46,7 +51,13 @@ __all__ = [
     "mark_state_needed",
     "note_doc",
     "remove_link",
+    "tag_of",
 ]
+
+NO_TAG = b""
+"""Stands for the tag of a doc that cannot be told without a key."""
+
+NO_SEALERS: "Sealers" = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,8 @@ class Link:
         rebase_lsn: First step that must be written anew under other ids; 0 for none.
         skipped: Records of kinds that this version leaves alone.
         alarms: Oldest first.
+        key_id: Newest key that the writers of an encrypted namespace were told of.
+        sealer: Opens and seals what is encrypted; None where its keys are not at hand.
 
     """
 
@@ -100,6 +113,18 @@ class Link:
     rebase_lsn: int
     skipped: int
     alarms: tuple[Alarm, ...]
+    key_id: int = 0
+    sealer: "Sealer | None" = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the relay must not be able to read what it keeps."""
+        return bool(self.options.get("encrypted"))
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether nothing can be sent or read, as no key is at hand."""
+        return self.is_encrypted and self.sealer is None
 
     @property
     def is_rebase_due(self) -> bool:
@@ -146,6 +171,7 @@ def add_link(
         LinkExistsError: If it is linked already; nothing was changed.
 
     """
+    sealer = store.sealers.get(namespace) if options.get("encrypted") else None
     with store.writing() as transaction:
         connection = transaction.connection
         for found in links_in(connection):
@@ -157,8 +183,8 @@ def add_link(
             transaction.take_new_ids()
         connection.execute(
             "INSERT INTO link(namespace, remote, url, token_file, options, replica,"
-            " created_ms) VALUES (:namespace, :remote, :url, :token_file, :options,"
-            " :replica, :now)",
+            " created_ms, key_id) VALUES (:namespace, :remote, :url, :token_file,"
+            " :options, :replica, :now, :key)",
             {
                 "namespace": namespace,
                 "remote": remote,
@@ -167,12 +193,13 @@ def add_link(
                 "options": json.dumps(dict(options)),
                 "replica": transaction.replica,
                 "now": transaction.now_ms,
+                "key": 0 if sealer is None else sealer.ids[-1],
             },
         )
-        link = connection.last_insert_rowid()
+        link = link_of(connection, namespace, store.sealers)
         advance_stream(connection, namespace, transaction.replica, 0)
         mark_state_needed(connection, link, docs_with_content(connection, namespace))
-        return link_of(connection, namespace)
+        return link
 
 
 def remove_link(store: Store, link: Link, *, force: bool = False) -> None:
@@ -224,7 +251,7 @@ def remove_link(store: Store, link: Link, *, force: bool = False) -> None:
 def links_of(store: Store) -> list[Link]:
     """Return all links, oldest first."""
     with store.reading() as connection:
-        return links_in(connection)
+        return links_in(connection, store.sealers)
 
 
 def find_link(store: Store, namespace: str) -> Link:
@@ -235,22 +262,29 @@ def find_link(store: Store, namespace: str) -> Link:
 
     """
     with store.reading() as connection:
-        return link_of(connection, namespace)
+        return link_of(connection, namespace, store.sealers)
 
 
-def links_in(connection: apsw.Connection) -> list[Link]:
+def links_in(
+    connection: apsw.Connection, sealers: "Sealers" = NO_SEALERS
+) -> list[Link]:
     """Return all links, as links_of, where a connection is at hand."""
     rows = connection.execute(
         "SELECT link, namespace, remote, url, token_file, options, relay_id, epoch,"
         " cursor_seq, cursor_chain, replica, sealed_seq, sealed_lsn, acked_seq,"
-        " acked_id, rebase_due, skipped, alarms FROM link ORDER BY link"
+        " acked_id, rebase_due, skipped, alarms, key_id FROM link ORDER BY link"
     )
-    return [_read(*row) for row in rows]
+    return [
+        replace(link, sealer=sealers.get(link.namespace)) if link.is_encrypted else link
+        for link in (_read(*row) for row in rows)
+    ]
 
 
-def link_of(connection: apsw.Connection, namespace: str) -> Link:
+def link_of(
+    connection: apsw.Connection, namespace: str, sealers: "Sealers" = NO_SEALERS
+) -> Link:
     """Return a namespace's link, as find_link, where a connection is at hand."""
-    for found in links_in(connection):
+    for found in links_in(connection, sealers):
         if found.namespace == namespace:
             return found
     raise LinkNotFoundError(local=namespace)
@@ -269,7 +303,7 @@ def link_at(connection: apsw.Connection, link: Link) -> Link:
         if found.link == link.link:
             if not link.replica_id == found.replica_id == replica:
                 raise LinkChangedError(local=link.namespace)
-            return found
+            return replace(found, sealer=link.sealer)
     raise LinkNotFoundError(local=link.namespace)
 
 
@@ -301,7 +335,14 @@ def clear_alarms(store: Store) -> None:
         transaction.connection.execute("UPDATE link SET alarms = '[]'")
 
 
-def note_doc(connection: apsw.Connection, link: int, doc: int) -> None:
+def tag_of(link: Link, doc_kind: int, name: str) -> bytes:
+    """Return what stands for a doc in the headers of its records; NO_TAG if unknown."""
+    if not link.is_encrypted:
+        return doc_tag(doc_kind, name)
+    return NO_TAG if link.sealer is None else link.sealer.doc_tag(doc_kind, name)
+
+
+def note_doc(connection: apsw.Connection, link: Link, doc: int) -> None:
     """Make the row of what sync knows of a doc, unless there is one."""
     for kind, name in connection.execute(
         "SELECT kind, name FROM doc WHERE doc = :doc", {"doc": doc}
@@ -309,19 +350,33 @@ def note_doc(connection: apsw.Connection, link: int, doc: int) -> None:
         connection.execute(
             "INSERT OR IGNORE INTO sync_doc(link, doc, doc_tag)"
             " VALUES (:link, :doc, :tag)",
-            {"link": link, "doc": doc, "tag": doc_tag(kind, name)},
+            {"link": link.link, "doc": doc, "tag": tag_of(link, kind, name)},
+        )
+
+
+def complete_tags(connection: apsw.Connection, link: Link) -> None:
+    """Note the tags of docs that were noted while no key was at hand."""
+    rows: list[Any] = connection.execute(
+        "SELECT doc, kind, name FROM sync_doc INDEXED BY sync_doc_tag JOIN doc"
+        " USING (doc) WHERE link = :link AND doc_tag = :none",
+        {"link": link.link, "none": NO_TAG},
+    ).fetchall()
+    for doc, kind, name in rows:
+        connection.execute(
+            "UPDATE sync_doc SET doc_tag = :tag WHERE link = :link AND doc = :doc",
+            {"tag": tag_of(link, kind, name), "link": link.link, "doc": doc},
         )
 
 
 def mark_state_needed(
-    connection: apsw.Connection, link: int, docs: Iterable[int]
+    connection: apsw.Connection, link: Link, docs: Iterable[int]
 ) -> None:
     """Note that others can have these docs only as a state."""
     for doc in docs:
         note_doc(connection, link, doc)
         connection.execute(
             "UPDATE sync_doc SET state_needed = 1 WHERE link = :link AND doc = :doc",
-            {"link": link, "doc": doc},
+            {"link": link.link, "doc": doc},
         )
 
 
@@ -388,7 +443,7 @@ def _has_stream(connection: apsw.Connection, namespace: str, replica: bytes) -> 
 def _read(*row: Any) -> Link:
     number, namespace, remote, url, token_file, options, relay_id, epoch = row[:8]
     seq, chain, replica, sealed_seq, sealed_lsn, acked_seq, acked_id = row[8:15]
-    rebase_lsn, skipped, alarms = row[15:]
+    rebase_lsn, skipped, alarms, key_id = row[15:]
     return Link(
         link=number,
         namespace=namespace,
@@ -409,4 +464,5 @@ def _read(*row: Any) -> Link:
         alarms=tuple(
             Alarm(a["code"], a["at"], a["detail"]) for a in json.loads(alarms)
         ),
+        key_id=key_id,
     )

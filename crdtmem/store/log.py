@@ -25,6 +25,7 @@ __all__ = [
     "find_doc",
     "first_unsealed",
     "forget_rows",
+    "kind_of",
     "load_checkpoint",
     "log_of",
     "make_doc",
@@ -154,6 +155,14 @@ def find_doc(connection: apsw.Connection, namespace: str, kind: int, name: str) 
         "SELECT doc FROM doc"
         " WHERE namespace = :namespace AND kind = :kind AND name = :name",
         {"namespace": namespace, "kind": kind, "name": name},
+    ).get
+    return int(found) if found is not None else 0
+
+
+def kind_of(connection: apsw.Connection, doc: int) -> int:
+    """Return what a doc holds, a DocKind; 0 if there is none of this number."""
+    found = connection.execute(
+        "SELECT kind FROM doc WHERE doc = :doc", {"doc": doc}
     ).get
     return int(found) if found is not None else 0
 

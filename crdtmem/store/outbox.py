@@ -22,6 +22,7 @@ from crdtmem.limits import (
     NOTE_BYTES,
     OP_BYTES,
     SEALED_BYTES,
+    SEALED_LEAST_BYTES,
     SEALED_ROWS_MAX,
     SEALED_STATES_BYTES,
     SEALED_STATES_MAX,
@@ -46,12 +47,14 @@ from crdtmem.store.links import (
     note_doc,
 )
 from crdtmem.store.log import WITHIN_STATE, require_intact
+from crdtmem.store.receipts import seal_receipt
 from crdtmem.store.records import (
     SealedDoc,
     durable_writing,
     put_record,
     write_of,
 )
+from crdtmem.store.rotation import announce_key
 from crdtmem.store.rows import LogRow
 from crdtmem.store.states import make_state
 from crdtmem.store.store import Store
@@ -104,7 +107,9 @@ def seal(
 ) -> int:
     """Make records of own writes that have none; durable when it returns.
 
-    One call seals a bounded part: call it until it returns 0. A doc whose record would
+    One call seals a bounded part: call it until it returns 0. In an encrypted namespace
+    it is told of a new key first, and at times how far this store has read: words that
+    need all that the relay had at the join. A doc whose record would
     be longer than the relay takes, or whose rows are damaged, is marked as blocked and
     left out; the others go on.
 
@@ -134,7 +139,12 @@ def seal(
             if not may_seal_states:
                 return 0
             return _seal_states(store, transaction, found, marked, max_snapshot_bytes)
-        return _seal_updates(transaction, found, max_update_bytes)
+        if may_seal_states and announce_key(transaction, found, max_update_bytes):
+            return 1
+        sealed = _seal_updates(transaction, found, max_update_bytes)
+        if may_seal_states and not sealed:
+            return int(seal_receipt(transaction, found, max_update_bytes))
+        return sealed
 
 
 def unsent(
@@ -252,7 +262,7 @@ def refuse(store: Store, link: Link, replica_seq: int, code: str) -> None:
             if _is_snapshot(record):
                 forget_live(connection, found.link, doc)
             else:
-                block_doc(connection, found.link, doc, code)
+                block_doc(connection, found, doc, code)
 
 
 def reseal_from(transaction: Transaction, link: Link, replica_seq: int) -> None:
@@ -273,7 +283,7 @@ def reseal_from(transaction: Transaction, link: Link, replica_seq: int) -> None:
         values,
     ).fetchall()
     states = [int(doc) for doc, record in rows if not _is_snapshot(record)]
-    mark_state_needed(connection, link.link, states)
+    mark_state_needed(connection, link, states)
     connection.execute(
         "UPDATE log SET replica_seq = NULL, place = NULL"
         " WHERE replica = :replica AND replica_seq >= :seq AND doc IN"
@@ -290,12 +300,12 @@ def reseal_from(transaction: Transaction, link: Link, replica_seq: int) -> None:
     )
 
 
-def block_doc(connection: apsw.Connection, link: int, doc: int, code: str) -> None:
+def block_doc(connection: apsw.Connection, link: Link, doc: int, code: str) -> None:
     """Leave a doc out of what is sealed until the next join, and say why."""
     note_doc(connection, link, doc)
     connection.execute(
         "UPDATE sync_doc SET blocked = :code WHERE link = :link AND doc = :doc",
-        {"code": code, "link": link, "doc": doc},
+        {"code": code, "link": link.link, "doc": doc},
     )
 
 
@@ -316,7 +326,7 @@ def unsent_counts(store: Store, link: Link) -> UnsentCounts:
 
 def _seal_updates(transaction: Transaction, link: Link, max_bytes: int) -> int:
     connection = transaction.connection
-    groups, until = _groups(connection, link, min(SEALED_BYTES, max_bytes))
+    groups, until = _groups(connection, link, min(SEALED_BYTES, _room(link, max_bytes)))
     blocked: set[int] = set()
     seq = link.sealed_seq
     for group in groups:
@@ -327,7 +337,7 @@ def _seal_updates(transaction: Transaction, link: Link, max_bytes: int) -> int:
                 _seal_group(transaction, link, seq + 1, group, max_bytes)
         except CrdtmemError as exc:
             blocked.add(group.doc.doc)
-            block_doc(connection, link.link, group.doc.doc, _blocking_code(exc))
+            block_doc(connection, link, group.doc.doc, _blocking_code(exc))
             continue
         seq += 1
     if groups or until > link.sealed_lsn + UNSEALED_SCAN_ROWS:
@@ -336,6 +346,13 @@ def _seal_updates(transaction: Transaction, link: Link, max_bytes: int) -> int:
             {"until": until, "link": link.link},
         )
     return seq - link.sealed_seq
+
+
+def _room(link: Link, max_bytes: int) -> int:
+    """Return how long a record may be before it is padded and sealed."""
+    if not link.is_encrypted:
+        return max_bytes
+    return max(1, max_bytes * 7 // 8 - SEALED_LEAST_BYTES)
 
 
 def _groups(
@@ -422,7 +439,7 @@ def _seal_states(
         except CrdtmemError as exc:
             store.docs.pop(doc.doc, None)
             transaction.mark_damaged()
-            block_doc(connection, link.link, doc.doc, _blocking_code(exc))
+            block_doc(connection, link, doc.doc, _blocking_code(exc))
             continue
         seq += 1
     return seq - link.sealed_seq
@@ -470,7 +487,7 @@ def _mark_older_rows(connection: apsw.Connection, link: Link) -> None:
             "namespace": link.namespace,
         },
     ).fetchall()
-    mark_state_needed(connection, link.link, [int(doc) for (doc,) in rows])
+    mark_state_needed(connection, link, [int(doc) for (doc,) in rows])
 
 
 def _marked(connection: apsw.Connection, link: int) -> list[SealedDoc]:
@@ -493,9 +510,16 @@ def _count_live(
     """Count a record among what a snapshot of its doc would cover, or as that one."""
     if _is_snapshot(record):
         forget_live(connection, link.link, doc)
+        is_new_key = parse_header(record).key_id >= link.key_id
         connection.execute(
-            "UPDATE sync_doc SET snap_size = :size WHERE link = :link AND doc = :doc",
-            {"link": link.link, "doc": doc, "size": len(record)},
+            "UPDATE sync_doc SET snap_size = :size, rekey = rekey AND NOT :is_new"
+            " WHERE link = :link AND doc = :doc",
+            {
+                "link": link.link,
+                "doc": doc,
+                "size": len(record),
+                "is_new": is_new_key,
+            },
         )
         return
     connection.execute(

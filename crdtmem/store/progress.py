@@ -133,7 +133,7 @@ def seen_tag(connection: apsw.Connection, link: Link, record_id: bytes) -> bytes
     # SQLite takes a link for a few rows, and would read them all.
     found = connection.execute(
         "SELECT doc_tag FROM sync_seen INDEXED BY sync_seen_id"
-        " WHERE link = :link AND record_id = :id",
+        " WHERE link = :link AND record_id = :id LIMIT 1",
         {"link": link.link, "id": record_id},
     ).get
     return None if found is None else bytes(found)
@@ -152,9 +152,10 @@ def note_seen(
 def own_row(connection: apsw.Connection, link: Link, record_id: bytes) -> OwnRow | None:
     """Return the outbox's row of a record; they come by in their order."""
     for row in connection.execute(
-        "SELECT replica_seq, doc, doc_tag FROM outbox JOIN sync_doc USING (link, doc)"
+        "SELECT replica_seq, doc, coalesce(doc_tag, :none)"
+        " FROM outbox LEFT JOIN sync_doc USING (link, doc)"
         " WHERE link = :link AND record_id = :id ORDER BY replica_seq LIMIT 1",
-        {"link": link.link, "id": record_id},
+        {"link": link.link, "id": record_id, "none": NO_DOC_TAG},
     ):
         return OwnRow(*row)
     return None
@@ -165,9 +166,15 @@ def own_sealed_row(
 ) -> OwnRow | None:
     """Return the outbox's row of a record that has this number in its stream."""
     for row in connection.execute(
-        "SELECT replica_seq, doc, doc_tag FROM outbox JOIN sync_doc USING (link, doc)"
+        "SELECT replica_seq, doc, coalesce(doc_tag, :none)"
+        " FROM outbox LEFT JOIN sync_doc USING (link, doc)"
         " WHERE link = :link AND replica_seq = :seq AND record_id = :id",
-        {"link": link.link, "seq": replica_seq, "id": record_id},
+        {
+            "link": link.link,
+            "seq": replica_seq,
+            "id": record_id,
+            "none": NO_DOC_TAG,
+        },
     ):
         return OwnRow(*row)
     return None
@@ -225,7 +232,8 @@ def pass_snapshot(
         "UPDATE sync_doc INDEXED BY sync_doc_tag"
         " SET last_seq = :seq, live_bytes = 0, live_records = 0,"
         " snap_size = max(snap_size, coalesce((SELECT octet_length(file)"
-        " FROM slot WHERE slot.doc = sync_doc.doc), 0))"
+        " FROM slot WHERE slot.doc = sync_doc.doc), (SELECT live_bytes FROM mset"
+        " WHERE mset.doc = sync_doc.doc), 0))"
         " WHERE link = :link AND doc_tag = :tag",
         {"link": link.link, "seq": seq, "tag": tag},
     )

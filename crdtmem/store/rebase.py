@@ -1,13 +1,10 @@
 """One doc's unsent writes taken back out of it and written anew under other ids.
 
-What the relay turns out to have of them stays: the same stream may have brought it
-there from another copy of this store. It is known by its bytes, lane and time; of what
-came within a state, by the authors of its lines. Up to the last write that is known to
-be there, all are: a stream has no gaps.
+What the relay turns out to have of them stays, see ``store.forked``. It is known by its
+bytes, lane and time; of what came within a state, by the authors of its lines.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import apsw
 
@@ -15,18 +12,24 @@ from crdtmem.doc.blame import Author, decode_runs
 from crdtmem.doc.delta import Delta, Splice, decode_delta, encode_delta
 from crdtmem.doc.slot_doc import SlotDoc
 from crdtmem.doc.text_form import file_of, lines_of, view_of
-from crdtmem.errors import CrdtmemError, DocError, UpdateRejectedError
-from crdtmem.protocol.envelopes import (
-    Envelope,
-    StateEnvelope,
-    UpdateEnvelope,
-    decode_envelope,
-)
-from crdtmem.protocol.records import Header, parse_header
+from crdtmem.errors import CrdtmemError, DocError
+from crdtmem.protocol.envelopes import Envelope, StateEnvelope
+from crdtmem.protocol.records import DocKind, Header
 from crdtmem.store.documents import intact_checkpoint, writer_id
+from crdtmem.store.forked import (
+    Kept,
+    Plain,
+    Proof,
+    forked_in,
+    held_records,
+    name_of,
+    number_kept,
+    sent_writes,
+)
 from crdtmem.store.links import Link
-from crdtmem.store.log import WITHIN_STATE, digest_of, log_of, require_intact
+from crdtmem.store.log import WITHIN_STATE, digest_of, kind_of, log_of
 from crdtmem.store.rows import PLACE_BITS, LogRow, SlotRow
+from crdtmem.store.set_rebase import rebase_set
 from crdtmem.store.slots import save_slot
 from crdtmem.store.write import Change, Transaction
 from crdtmem.textdiff import diff_lines
@@ -51,128 +54,48 @@ def rebase_doc(transaction: Transaction, link: Link, doc: int) -> None:
 
     """
     connection = transaction.connection
+    if kind_of(connection, doc) == DocKind.MEMORY_SET:
+        rebase_set(transaction, link, doc)
+        return
     checkpoint = intact_checkpoint(connection, doc)
     base = transaction.slot(checkpoint.namespace, checkpoint.name)
     if base is None:
         raise DocError(f"doc {doc} has no slot")
     settings = transaction.document(base).meta
     rows = log_of(connection, doc, after=checkpoint.lsn)
-    forked = [
-        row
-        for row in rows
-        if row.replica_seq is None and row.lsn >= link.rebase_lsn and not row.is_genesis
-    ]
-    proofs = _proofs(_held_records(connection, link, doc), forked)
+    forked = forked_in(link, rows)
+    proofs = _proofs(list(held_records(connection, link, doc)), forked)
     client = writer_id(transaction.replica)
-    plain = _Plain(client, checkpoint.state, rows, forked)
+    plain: Plain[SlotDoc, Delta] = Plain(
+        lambda: SlotDoc.load(client, checkpoint.state), _replayed, rows, forked
+    )
     kept = plain.shortest(max(proofs, default=-1) + 1)
-    _number_kept(connection, forked[: kept.cut], proofs)
+    number_kept(connection, link.namespace, forked[: kept.cut], proofs)
     gone = forked[kept.cut :]
     if gone:
         _take_back(connection, doc, gone, kept, rows)
         _write_anew(transaction, base, gone, kept.document, settings)
 
 
-class _Proof(NamedTuple):
-    """Where a record of the relay has a write."""
-
-    replica_seq: int
-    place: int
-
-
-class _Kept(NamedTuple):
-    """A doc with its forked writes up to some, and what the others changed then."""
-
-    cut: int
-    document: SlotDoc
-    deltas: dict[int, Delta]
-
-
-class _Plain:
-    """Makes a doc from its checkpoint and rows, without the last forked ones."""
-
-    def __init__(
-        self, client: int, state: bytes, rows: list[LogRow], forked: list[LogRow]
-    ) -> None:
-        self._client = client
-        self._state = state
-        self._rows = rows
-        self._forked = forked
-
-    def shortest(self, cut: int) -> _Kept:
-        """Return the doc with as few forked writes as can be, but at least so many.
-
-        What others have built on is there, since they have it from there.
-        """
-        found = self._tried(cut)
-        if found is not None:
-            return found
-        low, high = cut, len(self._forked)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._tried(middle) is None:
-                low = middle
-            else:
-                high = middle
-        return self._with(high)
-
-    def _tried(self, cut: int) -> _Kept | None:
-        try:
-            return self._with(cut)
-        except UpdateRejectedError:
-            return None
-
-    def _with(self, cut: int) -> _Kept:
-        gone = {row.lsn for row in self._forked[cut:]}
-        document = SlotDoc.load(self._client, self._state)
-        deltas: dict[int, Delta] = {}
-        for row in self._rows:
-            if row.lsn not in gone:
-                require_intact(row)
-                deltas[row.lsn] = (
-                    document.replay_genesis(row.content)
-                    if row.is_genesis
-                    else document.apply(row.content, writer_id(row.replica))
-                )
-        return _Kept(cut, document, deltas)
-
-
-def _held_records(
-    connection: apsw.Connection, link: Link, doc: int
-) -> Iterator[tuple[Header, Envelope]]:
-    """Yield the records that a doc waits with, less those that cannot be opened."""
-    rows: list[Any] = connection.execute(
-        "SELECT record FROM held WHERE link = :link AND doc = :doc ORDER BY seq",
-        {"link": link.link, "doc": doc},
-    ).fetchall()
-    for (record,) in rows:
-        try:
-            header = parse_header(record)
-            payload = record[header.payload_start :]
-            yield header, decode_envelope(header.kind, payload)
-        except CrdtmemError:
-            # Why it was refused stands in its row, and it proves nothing.
-            continue
+def _replayed(document: SlotDoc, row: LogRow) -> Delta:
+    if row.is_genesis:
+        return document.replay_genesis(row.content)
+    return document.apply(row.content, writer_id(row.replica))
 
 
 def _proofs(
-    held: Iterator[tuple[Header, Envelope]], forked: Sequence[LogRow]
-) -> dict[int, _Proof]:
+    held: Sequence[tuple[Header, Envelope]], forked: Sequence[LogRow]
+) -> dict[int, Proof]:
     """Return which of the writes are in a record of the relay, by their index."""
-    sent: dict[tuple[bytes, bytes, str, int], _Proof] = {}
-    lines: dict[tuple[Author, str], _Proof] = {}
+    sent = sent_writes(held)
+    lines: dict[tuple[Author, str], Proof] = {}
     for header, envelope in held:
-        if isinstance(envelope, UpdateEnvelope):
-            for place, write in enumerate(envelope.writes):
-                name = header.replica_id, write.update, write.lane, write.at_ms
-                sent[name] = _Proof(header.replica_seq, place)
-        elif isinstance(envelope, StateEnvelope):
-            proof = _Proof(header.replica_seq, WITHIN_STATE)
+        if isinstance(envelope, StateEnvelope):
+            proof = Proof(header.replica_seq, WITHIN_STATE)
             lines |= dict.fromkeys(_lines_of(envelope), proof)
-    found: dict[int, _Proof] = {}
+    found: dict[int, Proof] = {}
     for index, row in enumerate(forked):
-        proof_of = sent.get((row.replica, row.content, row.lane, row.at_ms))
-        proof_of = proof_of or _proof_in_state(row, lines)
+        proof_of = sent.get(name_of(row)) or _proof_in_state(row, lines)
         if proof_of is not None:
             found[index] = proof_of
     return found
@@ -197,8 +120,8 @@ def _lines_of(envelope: StateEnvelope) -> set[tuple[Author, str]]:
 
 
 def _proof_in_state(
-    row: LogRow, lines: dict[tuple[Author, str], _Proof]
-) -> _Proof | None:
+    row: LogRow, lines: dict[tuple[Author, str], Proof]
+) -> Proof | None:
     author = Author(row.lane, row.at_ms, row.replica)
     written = [
         line for splice in decode_delta(row.delta) for line in lines_of(splice.insert)
@@ -207,33 +130,18 @@ def _proof_in_state(
     return found[0] if found and all(found) else None
 
 
-def _number_kept(
-    connection: apsw.Connection, kept: Sequence[LogRow], proofs: dict[int, _Proof]
-) -> None:
-    """Give the writes that are there the numbers under which they are."""
-    proof = _Proof(
-        max((p.replica_seq for p in proofs.values()), default=1), WITHIN_STATE
-    )
-    for index, row in enumerate(kept):
-        found = proofs.get(index, proof)
-        connection.execute(
-            "UPDATE log SET replica_seq = :seq, place = :place WHERE lsn = :lsn",
-            {"seq": found.replica_seq, "place": found.place, "lsn": row.lsn},
-        )
-
-
 def _take_back(
     connection: apsw.Connection,
     doc: int,
     gone: Sequence[LogRow],
-    kept: _Kept,
+    kept: Kept[SlotDoc, Delta],
     rows: Sequence[LogRow],
 ) -> None:
     """Take writes out of the log; what came behind them changed another text then."""
     for row in gone:
         connection.execute("DELETE FROM log WHERE lsn = :lsn", {"lsn": row.lsn})
     for row in rows:
-        delta = kept.deltas.get(row.lsn)
+        delta = kept.changes.get(row.lsn)
         if delta is None or encode_delta(delta) == row.delta:
             continue
         changed = row._replace(delta=encode_delta(delta))

@@ -2,17 +2,19 @@
 
 A record gets its number in the replica's stream when it is sealed, and is on disk
 before anybody sees it: a number that a power cut took back would be given to something
-else.
+else. Of an encrypted namespace it is encrypted here, once, and opened here.
 """
 
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import apsw
 
-from crdtmem.errors import LocalProtocolError
+from crdtmem.errors import KeyMissingError, LocalProtocolError, ProtocolError
 from crdtmem.protocol.envelopes import (
     Envelope,
     UndoTarget,
@@ -21,19 +23,29 @@ from crdtmem.protocol.envelopes import (
     undo_note,
 )
 from crdtmem.protocol.records import (
+    NO_DOC_TAG,
     Header,
     RecordKind,
     build_record,
-    doc_tag,
     record_id,
 )
-from crdtmem.store.links import Link, note_doc
+from crdtmem.sealing import RANDOM_BYTES, UNKNOWN_KEY
+from crdtmem.store.links import Link, note_doc, tag_of
 from crdtmem.store.log import WITHIN_STATE, advance_stream, targets_of
 from crdtmem.store.rows import LogRow
 from crdtmem.store.store import Store
 from crdtmem.store.write import Transaction
 
-__all__ = ["SealedDoc", "durable_writing", "put_record", "write_of"]
+__all__ = [
+    "OF_NO_DOC",
+    "SealedDoc",
+    "durable_writing",
+    "new_randomness",
+    "open_payload",
+    "put_record",
+    "seal_envelope",
+    "write_of",
+]
 
 
 class SealedDoc(NamedTuple):
@@ -42,6 +54,53 @@ class SealedDoc(NamedTuple):
     doc: int
     kind: int
     name: str
+
+
+OF_NO_DOC = SealedDoc(0, 0, "")
+"""Of a record that is a word between stores."""
+
+
+def seal_envelope(link: Link, header: Header, envelope: bytes) -> bytes:
+    """Return the record of an envelope; of an encrypted namespace it is encrypted.
+
+    Args:
+        link: The link.
+        header: That of the plain record.
+        envelope: As ``encode_envelope`` makes it.
+
+    Raises:
+        KeyMissingError: If the namespace is encrypted, and no key is at hand.
+        LocalProtocolError: If it is too long for any relay.
+
+    """
+    if not link.is_encrypted:
+        return build_record(header, envelope)
+    if link.sealer is None:
+        raise KeyMissingError(local=link.namespace)
+    key_id = link.sealer.key_id_within(link.key_id)
+    sealed = replace(header, alg=1, key_id=key_id)
+    return link.sealer.seal(sealed, envelope, new_randomness())
+
+
+def open_payload(link: Link, header: Header, record: bytes) -> bytes:
+    """Return the envelope in a record.
+
+    Raises:
+        ProtocolError: Its code says why it cannot be had: ``sealed`` if a key is
+            missing, or ``wrong-key``, ``tampered`` and ``plain-in-encrypted``.
+
+    """
+    if link.is_encrypted and link.sealer is not None:
+        return link.sealer.open(header, record)
+    if header.alg or link.is_encrypted:
+        message = f"record under key {header.key_id}, and no key is at hand"
+        raise ProtocolError(message, code=UNKNOWN_KEY)
+    return record[header.payload_start :]
+
+
+def new_randomness() -> bytes:
+    """Draw what one record is sealed with."""
+    return secrets.token_bytes(RANDOM_BYTES)
 
 
 @contextmanager
@@ -105,20 +164,21 @@ def put_record(
         transaction: Of the caller.
         link: The link.
         replica_seq: The next number of the stream.
-        doc: The doc.
+        doc: The doc; OF_NO_DOC for a word between stores.
         envelope: What it says.
-        kind: Update or snapshot.
+        kind: A RecordKind.
         base: See Header.
         max_bytes: Longest record of this kind that the relay takes.
 
     Raises:
         LocalProtocolError: If it cannot be encoded, or would be longer; nothing was
             written. The code is ``record-too-large`` for both.
+        KeyMissingError: If the namespace is encrypted, and no key is at hand.
 
     """
-    tag = doc_tag(doc.kind, doc.name)
+    tag = NO_DOC_TAG if doc is OF_NO_DOC else tag_of(link, doc.kind, doc.name)
     header = Header(kind, 0, tag, link.replica_id, replica_seq, base, 0)
-    record = build_record(header, encode_envelope(envelope))
+    record = seal_envelope(link, header, encode_envelope(envelope))
     if len(record) > max_bytes:
         raise LocalProtocolError(
             f"record of {len(record)} bytes exceeds the relay's limit of {max_bytes}"
@@ -135,7 +195,7 @@ def put_record(
             "record": record,
         },
     )
-    note_doc(connection, link.link, doc.doc)
+    note_doc(connection, link, doc.doc)
     connection.execute(
         "UPDATE link SET sealed_seq = :seq WHERE link = :link",
         {"link": link.link, "seq": replica_seq},

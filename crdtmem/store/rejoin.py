@@ -23,10 +23,11 @@ from crdtmem.errors import CrdtmemError
 from crdtmem.limits import SAMPLES_MAX
 from crdtmem.protocol.messages import NO_RECORD_ID, Joined
 from crdtmem.protocol.relaying import Sample
-from crdtmem.store.intake import take_held
+from crdtmem.store.intake import take_held, take_unlocked
 from crdtmem.store.links import (
     Link,
     add_alarm,
+    complete_tags,
     docs_with_content,
     link_at,
     link_in,
@@ -98,13 +99,18 @@ def ready_links(store: Store) -> list[Link]:
 
     A store that was copied, moved or started anew since has new ids. What the old
     stream of a link has not brought to the relay goes up as states in the new one.
+    What waited for a key that is at hand now is taken in.
     """
     with durable_writing(store) as transaction:
         connection = transaction.connection
-        for link in links_in(connection):
+        for link in links_in(connection, store.sealers):
             if link.replica_id != transaction.replica:
                 _reset_stream(transaction, link)
-        return links_in(connection)
+        for link in links_in(connection, store.sealers):
+            if link.sealer is not None:
+                complete_tags(connection, link)
+                take_unlocked(transaction, store, link)
+        return links_in(connection, store.sealers)
 
 
 def join_cursor(store: Store, link: Link, *, relay_id: bytes) -> JoinCursor:
@@ -273,7 +279,7 @@ def finish_rebase(store: Store, link: Link) -> bool:
         )
         transaction.take_new_ids()
         _reset_stream(transaction, found)
-        fresh = link_of(connection, found.namespace)
+        fresh = link_of(connection, found.namespace, store.sealers)
         for doc in docs:
             try:
                 with connection:
@@ -282,7 +288,7 @@ def finish_rebase(store: Store, link: Link) -> bool:
                 # It goes on as it is, and never up; the others need not wait for it.
                 store.docs.pop(doc, None)
                 transaction.mark_damaged()
-                block_doc(connection, found.link, doc, exc.code)
+                block_doc(connection, found, doc, exc.code)
                 continue
             take_held(transaction, store, fresh, doc)
         return True
@@ -341,14 +347,14 @@ def _change_stream(
         return
     if outcome.needs_new_ids:
         # What the relay had acknowledged of them it has no more.
-        mark_state_needed(connection, link.link, _outbox_docs(connection, link))
+        mark_state_needed(connection, link, _outbox_docs(connection, link))
         transaction.take_new_ids()
         _reset_stream(transaction, link)
     else:
         acknowledge_through(transaction, link, joined.own_max)
         reseal_from(transaction, link, joined.own_max + 1)
     unsent = _unsealed_docs(connection, link.namespace)
-    mark_state_needed(connection, link.link, unsent)
+    mark_state_needed(connection, link, unsent)
 
 
 def _unblock(connection: apsw.Connection, link: int) -> None:
@@ -372,7 +378,7 @@ def _rewind(store: Store, transaction: Transaction, link: Link, to: int) -> None
     """
     connection = transaction.connection
     values = {"link": link.link, "seq": to, "now": transaction.now_ms}
-    mark_state_needed(connection, link.link, _docs_behind(connection, link, to))
+    mark_state_needed(connection, link, _docs_behind(connection, link, to))
     if not link.is_rebase_due:
         for doc in _docs_held_behind(connection, link, to):
             take_held(transaction, store, link, doc)
@@ -457,7 +463,8 @@ def _reset_stream(transaction: Transaction, link: Link) -> None:
 def _leave_ids(transaction: Transaction, replica: bytes) -> None:
     """Take new ids in all links, and hold the docs with unsent writes under the old."""
     connection = transaction.connection
-    links = [link for link in links_in(connection) if link.replica_id == replica]
+    every = links_in(connection, transaction.sealers)
+    links = [link for link in every if link.replica_id == replica]
     transaction.take_new_ids()
     for link in links:
         _reset_stream(transaction, link)
@@ -468,7 +475,7 @@ def _leave_ids(transaction: Transaction, replica: bytes) -> None:
             {"replica": replica, "namespace": link.namespace},
         ).fetchall()
         for doc, _ in rows:
-            note_doc(connection, link.link, doc)
+            note_doc(connection, link, doc)
             connection.execute(
                 "UPDATE sync_doc SET held_from = coalesce(held_from, :seq)"
                 " WHERE link = :link AND doc = :doc",

@@ -44,7 +44,13 @@ from crdtmem.store.slots import save_slot
 from crdtmem.store.write import MARK_BYTES, Change, Transaction, with_meta
 from crdtmem.textdiff import diff_lines
 
-__all__ = ["LANE", "quarantine_strays", "repair_slot"]
+__all__ = [
+    "LANE",
+    "quarantine_rows",
+    "quarantine_state",
+    "quarantine_strays",
+    "repair_slot",
+]
 
 LANE = "doctor"
 """Who writes a repair, in log, history and audit; its operation is ``restore``."""
@@ -78,7 +84,7 @@ def repair_slot(transaction: Transaction, doc: int) -> str:
     _write_names(connection, row)
     replay = _replayed(connection, doc, checkpoint)
     if replay.cut == 0 and checkpoint.state:
-        _quarantine_state(transaction, doc, checkpoint.state)
+        quarantine_state(transaction, doc, checkpoint.state)
     save_checkpoint(connection, doc, replay.checkpoint)
     _mend_history(connection, doc)
     if replay.document is not None:
@@ -94,7 +100,7 @@ def quarantine_strays(transaction: Transaction) -> int:
     docs: list[Any] = transaction.connection.execute(
         "SELECT DISTINCT doc FROM log WHERE doc NOT IN (SELECT doc FROM doc)"
     ).fetchall()
-    return sum(_quarantine_rows(transaction, doc, 0) for (doc,) in docs)
+    return sum(quarantine_rows(transaction, doc, 0) for (doc,) in docs)
 
 
 class _Replay(NamedTuple):
@@ -187,7 +193,7 @@ def _catch_up(
 def _rebuild(transaction: Transaction, row: SlotRow, cut: int | None) -> str:
     """Write the text that readers see onto what is left of the records."""
     connection = transaction.connection
-    dropped = 0 if cut is None else _quarantine_rows(transaction, row.doc, cut)
+    dropped = 0 if cut is None else quarantine_rows(transaction, row.doc, cut)
     is_intact = is_text_intact(row)
     target = row.file if is_intact else _newest_intact_text(connection, row.doc)
     # What is there instead stays in the history as it is.
@@ -367,7 +373,8 @@ def _write_names(connection: apsw.Connection, row: SlotRow) -> None:
     )
 
 
-def _quarantine_rows(transaction: Transaction, doc: int, first_lsn: int) -> int:
+def quarantine_rows(transaction: Transaction, doc: int, first_lsn: int) -> int:
+    """Put a doc's records from a step on into quarantine; return how many it were."""
     values = {"doc": doc, "first": first_lsn, "now": transaction.now_ms}
     # In SQL alone: what is in them may be unreadable.
     transaction.connection.execute(
@@ -383,7 +390,8 @@ def _quarantine_rows(transaction: Transaction, doc: int, first_lsn: int) -> int:
     return transaction.connection.changes()
 
 
-def _quarantine_state(transaction: Transaction, doc: int, state: bytes) -> None:
+def quarantine_state(transaction: Transaction, doc: int, state: bytes) -> None:
+    """Put the state of a doc's checkpoint into quarantine."""
     transaction.connection.execute(
         "INSERT INTO quarantine(doc, lsn, replica, code, content, at_ms)"
         " VALUES (:doc, 0, :replica, 'state-damaged', :content, :now)",

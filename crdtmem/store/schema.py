@@ -11,6 +11,8 @@ from typing import Any
 import apsw
 
 from crdtmem.errors import SchemaTooNewError, StoreCorruptError
+from crdtmem.store.search_tables import SEARCH_TABLES
+from crdtmem.store.set_tables import SET_TABLES
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "is_current", "migrate"]
 
@@ -426,7 +428,32 @@ CREATE INDEX mirror_text_pin ON mirror_text(pin);
 CREATE INDEX mirror_retired_pin ON mirror_retired(pin);
 """
 
-MIGRATIONS = (VERSION_1, VERSION_2, VERSION_3)
+VERSION_4 = """
+-- Of an encrypted namespace: the newest key that its writers were told of, or 0. Up to
+-- `receipt_seq` the log was in the last receipt, which was written at `receipt_ms`.
+ALTER TABLE link ADD COLUMN key_id INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE link ADD COLUMN receipt_seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE link ADD COLUMN receipt_ms INTEGER NOT NULL DEFAULT 0;
+
+-- Whether a snapshot under the newest key is due.
+ALTER TABLE sync_doc ADD COLUMN rekey INTEGER NOT NULL DEFAULT 0;
+
+-- Records that belong to no doc have the doc 0 there.
+CREATE TABLE outbox_4(
+    link INTEGER NOT NULL REFERENCES link,
+    replica_seq INTEGER NOT NULL,
+    doc INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    record_id BLOB NOT NULL,
+    record BLOB,
+    PRIMARY KEY(link, replica_seq)
+) STRICT, WITHOUT ROWID;
+INSERT INTO outbox_4 SELECT * FROM outbox;
+DROP TABLE outbox;
+ALTER TABLE outbox_4 RENAME TO outbox;
+"""
+
+MIGRATIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, SET_TABLES, SEARCH_TABLES)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -8,6 +8,7 @@ import apsw
 from crdtmem.headroom import content_hash
 from crdtmem.limits import DEFAULT_SIZE_UNITS
 from crdtmem.scope import scope_of, template_for
+from crdtmem.store.pending import mark_pending
 from crdtmem.store.rows import SlotRow
 
 __all__ = [
@@ -127,6 +128,7 @@ def save_slot(connection: apsw.Connection, row: SlotRow) -> None:
         " operation = :operation, lane = :lane, quarantined = :quarantined",
         row._asdict(),
     )
+    mark_pending(connection, row.doc)
 
 
 def quarantine_slot(connection: apsw.Connection, doc: int, reason: str | None) -> None:

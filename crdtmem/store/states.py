@@ -35,12 +35,14 @@ from crdtmem.store.documents import (
 )
 from crdtmem.store.log import (
     forget_rows,
+    kind_of,
     load_checkpoint,
     log_of,
     mark_unsealed,
     save_checkpoint,
 )
 from crdtmem.store.pins import keep_state_step
+from crdtmem.store.set_states import make_set_state
 from crdtmem.store.write import Transaction
 
 __all__ = [
@@ -72,17 +74,19 @@ class MergedState:
 
 
 def make_state(transaction: Transaction, doc: int) -> StateEnvelope:
-    """Return a slot's whole state at its newest, with the authors of its text.
+    """Return a doc's whole state at its newest; of a slot with the authors of its text.
 
     Authors that do not fit into a record are left out; a state that does not fit makes
     an envelope that cannot be encoded.
 
     Raises:
-        DocError: If the doc has no slot.
+        DocError: If the doc has neither slot nor set.
         SlotQuarantinedError: If one of its records is damaged.
 
     """
     connection = transaction.connection
+    if kind_of(connection, doc) == DocKind.MEMORY_SET:
+        return make_set_state(transaction, doc)
     checkpoint = load_checkpoint(connection, doc)
     row = transaction.slot(checkpoint.namespace, checkpoint.name)
     if row is None:

@@ -32,6 +32,8 @@ from crdtmem.limits import (
     CHECKPOINT_PASSIVE_PAGES,
     CHECKPOINT_TRUNCATE_BYTES,
     HISTORY_TEXTS,
+    INDEX_BATCH_ROWS,
+    INDEX_PENDING_ROWS,
     STORE_LOCK_S,
 )
 from crdtmem.store.connection import (
@@ -41,6 +43,7 @@ from crdtmem.store.connection import (
     store_error_of,
 )
 from crdtmem.store.lock import StoreLock
+from crdtmem.store.pending import is_indexing_due
 from crdtmem.store.placement import (
     check_modes,
     check_placement,
@@ -51,7 +54,8 @@ from crdtmem.store.placement import (
 from crdtmem.store.schema import is_current, migrate
 
 if TYPE_CHECKING:
-    from crdtmem.doc.slot_doc import SlotDoc
+    from crdtmem.doc.document import Document
+    from crdtmem.sealing import Sealer
     from crdtmem.store.write import Transaction
 
 __all__ = ["Reading", "Store"]
@@ -109,6 +113,8 @@ class Store:
 
     Attributes:
         docs: Cached documents by their number, each with the step it stands at.
+        sealers: What opens and seals the records of encrypted namespaces; set by who
+            syncs. No key is ever in the file.
         is_closed: Whether ``close`` has been called.
 
     Raises:
@@ -139,13 +145,15 @@ class Store:
         self.busy_timeout_s = busy_timeout_s
         self.clock_ms = clock_ms
         self.lock = StoreLock(lock_path_for(self.path))
-        self.docs: dict[int, tuple[int, SlotDoc]] = {}
+        self.docs: dict[int, tuple[int, Document]] = {}
+        self.sealers: dict[str, Sealer] = {}
         self._context = ""
         self._history_keep = history_keep
         self._mutex = threading.RLock()
         self._connection: apsw.Connection | None = None
         self._file_id: tuple[int, int] | None = None
         self._wal_pages = 0
+        self._index_at_changes = 0
         self.is_closed = False
         with self._mutex:
             self._open()
@@ -205,6 +213,32 @@ class Store:
                     except BaseException:
                         self._abandon(transaction, connection)
                         raise
+                self._look_after(connection)
+
+    @contextmanager
+    def indexing(self, wait_s: float) -> Iterator[apsw.Connection]:
+        """Give a transaction for what is made of the texts, and is no write of them.
+
+        Args:
+            wait_s: How long to wait for the write lock.
+
+        Raises:
+            StoreBusyError: If the lock was not had in time.
+            StoreReadOnlyError: If the handle is for reading.
+
+        """
+        with self._mutex:
+            connection = self._usable()
+            if self.read_only:
+                raise StoreReadOnlyError(path=str(self.path))
+            with self.lock.held(wait_s), mapped_errors(self.path, connection):
+                self._check_file()
+                try:
+                    with connection:
+                        yield connection
+                except apsw.Error:
+                    self._suspend_quietly()
+                    raise
                 self._checkpoint(connection)
 
     def checkpoint(self) -> None:
@@ -248,6 +282,8 @@ class Store:
             connection.close()
             raise
         self._connection = connection
+        # A connection counts from 0.
+        self._index_at_changes = min(self._index_at_changes, INDEX_PENDING_ROWS)
         self._file_id = self._file_on_disk()
         return connection
 
@@ -331,9 +367,36 @@ class Store:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _checkpoint(self, connection: apsw.Connection) -> None:
-        if self._wal_pages <= CHECKPOINT_PASSIVE_PAGES:
+    def _look_after(self, connection: apsw.Connection) -> None:
+        """Do what is due after a commit; nothing of it fails the write."""
+        is_due = self._checkpoint(connection)
+        # So many rows have to change for so many texts to be pending.
+        if not is_due and connection.total_changes() < self._index_at_changes:
             return
+        try:
+            least = INDEX_BATCH_ROWS if is_due else INDEX_PENDING_ROWS
+            if is_indexing_due(connection, least):
+                self._index_some(connection)
+        except (apsw.Error, UnicodeDecodeError):
+            _warn("texts of %s could not be indexed; searches do without", self.path)
+            self._suspend_quietly()
+            # Of the next connection: not at each write again.
+            self._index_at_changes = INDEX_PENDING_ROWS
+            return
+        self._index_at_changes = connection.total_changes() + INDEX_PENDING_ROWS
+
+    def _index_some(self, connection: apsw.Connection) -> None:
+        from crdtmem.store.indexing import (  # noqa: PLC0415 - for who is due
+            index_batch,
+        )
+
+        with connection:
+            index_batch(connection, INDEX_BATCH_ROWS)
+
+    def _checkpoint(self, connection: apsw.Connection) -> bool:
+        """Copy the log back into the file if it is long; tell whether it was."""
+        if self._wal_pages <= CHECKPOINT_PASSIVE_PAGES:
+            return False
         wal_bytes = self._wal_pages * connection.pragma("page_size")
         mode = apsw.SQLITE_CHECKPOINT_PASSIVE
         if wal_bytes > CHECKPOINT_TRUNCATE_BYTES:
@@ -343,6 +406,7 @@ class Store:
         except apsw.Error:
             # The write is committed and stays acknowledged; the next one tries again.
             _warn("a checkpoint of %s failed; the next write tries again", self.path)
+        return True
 
 
 def _warn(message: str, path: Path) -> None:

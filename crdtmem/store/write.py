@@ -14,11 +14,12 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import apsw
 
 from crdtmem.doc.delta import Delta, encode_delta
+from crdtmem.doc.document import Document
 from crdtmem.doc.slot_doc import SlotDoc, genesis_update
 from crdtmem.doc.text_form import units_of, view_of
 from crdtmem.doc.trace import Trace
@@ -30,6 +31,7 @@ from crdtmem.errors import (
 from crdtmem.headroom import content_hash
 from crdtmem.limits import (
     DOCS_CACHED_MAX,
+    DOCS_CACHED_MEMBERS_MAX,
     MAX_SIZE_UNITS,
     SQUASH_SLACK_RECORDS,
 )
@@ -38,8 +40,8 @@ from crdtmem.store.about import about_store
 from crdtmem.store.audit import add_audit
 from crdtmem.store.context import new_replica_id
 from crdtmem.store.documents import (
-    catch_up,
-    load_doc,
+    SLOT_LOADING,
+    Loading,
     squash,
     trace_from,
     writer_id,
@@ -51,11 +53,14 @@ from crdtmem.store.log import (
     count_rows,
     find_doc,
     first_unsealed,
+    kind_of,
     load_checkpoint,
     log_of,
     make_doc,
 )
 from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, LogRow, SlotRow
+from crdtmem.store.set_docs import quarantine_set, squash_set
+from crdtmem.store.sets import SetRow
 from crdtmem.store.slots import (
     empty_slot,
     find_slot,
@@ -67,6 +72,8 @@ if TYPE_CHECKING:
     from crdtmem.store.store import Store
 
 __all__ = ["Change", "Transaction", "with_meta"]
+
+_Doc = TypeVar("_Doc", bound=Document)
 
 MARK_BYTES = 4
 """How much of the replica id makes a history id differ from other stores' ids."""
@@ -115,6 +122,7 @@ class Transaction:
         history_keep: Kept texts a slot.
         is_committing: COMMIT has been sent: what happened is SQLite's to say.
         edited: Docs whose cached form is ahead of the file until the commit.
+        sealers: Those of the store.
         damaged: Doc and reason, where a damaged record ended the transaction.
 
     """
@@ -126,6 +134,7 @@ class Transaction:
         self.history_keep = 0
         self.is_committing = False
         self.edited: set[int] = set()
+        self.sealers = store.sealers
         self.damaged: tuple[int, str] | None = None
         self._store = store
         self._lsn = 0
@@ -176,6 +185,11 @@ class Transaction:
         """Whether the log has a new step."""
         return self._lsn != self._first_lsn
 
+    @property
+    def lsn(self) -> int:
+        """The newest step of the log."""
+        return self._lsn
+
     def next_lsn(self) -> int:
         """Return the number of the next step of the log."""
         self._lsn += 1
@@ -201,8 +215,8 @@ class Transaction:
                 transaction is rolled back.
 
         """
-        with self._damage_of(row.doc, row.label):
-            document = self._caught_up(row)
+        with self.damage_of(row.doc, row.label):
+            document = self.cached(row.doc, row.lsn, SLOT_LOADING)
             if document.file != row.file:
                 raise DocError("the slot's text differs from its records")
         return document
@@ -214,14 +228,15 @@ class Transaction:
             SlotQuarantinedError: If a record is damaged; see document.
 
         """
-        with self._damage_of(row.doc, row.label):
+        with self.damage_of(row.doc, row.label):
             return trace_from(self.connection, row.doc, entry)
 
     def mark_damaged(self) -> None:
-        """Stop the writes of the slot whose record was found damaged, if any was."""
+        """Stop the writes of the doc whose record was found damaged, if any was."""
         if self.damaged is not None:
             doc, reason = self.damaged
             quarantine_slot(self.connection, doc, reason)
+            quarantine_set(self.connection, doc, reason)
             self.damaged = None
 
     def write_slot(
@@ -340,6 +355,9 @@ class Transaction:
 
     def squash(self, doc: int) -> None:
         """Squash all records of a doc that no kept history entry needs."""
+        if kind_of(self.connection, doc) == DocKind.MEMORY_SET:
+            squash_set(self, doc)
+            return
         kept = [e for e in entries_of(self.connection, doc) if not e.is_imported]
         until = min((e.first_lsn for e in kept), default=self._lsn + 1) - 1
         checkpoint = load_checkpoint(self.connection, doc)
@@ -347,16 +365,22 @@ class Transaction:
         if unsealed is not None:
             # Others that have the records before it wait for this one.
             until = min(until, unsealed - 1)
-        with self._damage_of(doc, checkpoint.name):
+        with self.damage_of(doc, checkpoint.name):
             squash(self.connection, doc, self.replica, until)
 
     @contextmanager
-    def _damage_of(self, doc: int, label: str) -> Iterator[None]:
+    def damage_of(self, doc: int, name: str) -> Iterator[None]:
+        """Note whatever is wrong with a doc, to stop its writes, and say so.
+
+        Raises:
+            SlotQuarantinedError: For what the block finds.
+
+        """
         try:
             yield
         except (DocError, ProtocolError, ValueError) as exc:
             self.damaged = doc, str(exc)
-            raise SlotQuarantinedError(label=label, reason=str(exc)) from exc
+            raise SlotQuarantinedError(label=name, reason=str(exc)) from exc
 
     def _edit(self, document: SlotDoc, base: SlotRow, change: Change) -> int:
         """Change the document, log the records, and return the first one's step."""
@@ -394,33 +418,54 @@ class Transaction:
             is_genesis=True,
         )
 
-    def _caught_up(self, row: SlotRow) -> SlotDoc:
-        cached = self._store.docs.get(row.doc)
+    def cached(self, doc: int, lsn: int, loading: Loading[_Doc]) -> _Doc:
+        """Return a doc's document at its newest step, from the cache if it is there.
+
+        Args:
+            doc: The doc.
+            lsn: Its newest step.
+            loading: How its kind is loaded.
+
+        Raises:
+            DocError: If a record is damaged.
+            UpdateRejectedError: If the scanner refuses one.
+
+        """
+        cached = self._store.docs.get(doc)
         # Another handle may have given the store new ids since it was cached.
         if cached is not None and cached[1].client_id != writer_id(self.replica):
             cached = None
-        if cached is not None and cached[0] == row.lsn:
-            return cached[1]
-        if cached is None or cached[0] < checkpoint_lsn(self.connection, row.doc):
-            document = load_doc(self.connection, row.doc, self.replica)
+        # A doc never changes its kind.
+        found = None if cached is None else cast("tuple[int, _Doc]", cached)
+        if found is not None and found[0] == lsn:
+            return found[1]
+        if found is None or found[0] < checkpoint_lsn(self.connection, doc):
+            document = loading.load(self.connection, doc, self.replica)
         else:
             # A row that fails leaves the document between two states.
-            self.edited.add(row.doc)
-            rows = log_of(self.connection, row.doc, after=cached[0])
-            document = catch_up(cached[1], rows)
-        self._store.docs[row.doc] = row.lsn, document
+            self.edited.add(doc)
+            rows = log_of(self.connection, doc, after=found[0])
+            document = loading.catch_up(found[1], rows)
+        self._store.docs[doc] = lsn, document
         return document
 
-    def remember(self, doc: int, document: SlotDoc) -> None:
+    def remember(self, doc: int, document: Document) -> None:
         """Cache a document as it will be when this transaction has committed."""
         docs = self._store.docs
         docs.pop(doc, None)
         docs[doc] = self._lsn, document
-        while len(docs) > DOCS_CACHED_MAX:
+        while len(docs) > DOCS_CACHED_MAX or (
+            len(docs) > 1
+            and sum(one.weight for _, one in docs.values()) > DOCS_CACHED_MEMBERS_MAX
+        ):
             del docs[next(iter(docs))]
 
     def audit(
-        self, base: SlotRow, row: SlotRow, change: Change, lanes: list[str]
+        self,
+        base: SlotRow | SetRow,
+        row: SlotRow | SetRow,
+        change: Change,
+        lanes: list[str],
     ) -> None:
         """Write the audit row of a commit."""
         add_audit(

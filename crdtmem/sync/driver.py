@@ -17,6 +17,7 @@ from crdtmem.errors import (
     RelayUnreachableError,
 )
 from crdtmem.limits import SYNC_LINKS_POLL_S
+from crdtmem.sealing import Keyring
 from crdtmem.store.links import Link, find_link, links_of
 from crdtmem.store.outbox import unsent_counts
 from crdtmem.store.store import Store
@@ -38,15 +39,22 @@ class Driver:
     Args:
         store: The store.
         token: What the environment holds, for links without a token file.
+        keyring: Likewise, for encrypted links without a keyring file.
         rng: For delays; None: the system's.
 
     """
 
     def __init__(
-        self, store: Store, *, token: str | None = None, rng: Random | None = None
+        self,
+        store: Store,
+        *,
+        token: str | None = None,
+        keyring: Keyring | None = None,
+        rng: Random | None = None,
     ) -> None:
         self._store = store
         self._token = token
+        self._keyring = keyring
         self._rng = rng or SystemRandom()
         self._incarnation = secrets.token_bytes(16)
         self._journal = Journal(store)
@@ -107,6 +115,7 @@ class Driver:
                 group,
                 incarnation=self._incarnation,
                 token=self._token,
+                keyring=self._keyring,
                 journal=self._journal,
                 rng=self._rng,
                 until_settled=until_settled,
@@ -175,6 +184,7 @@ def _stamp_of(links: list[Link]) -> object:
             link.token_file,
             dict(link.options),
             link.token_file and token_stamp(Path(link.token_file)),
+            link.options.get("keyring") and token_stamp(Path(link.options["keyring"])),
         )
         for link in links
     ]

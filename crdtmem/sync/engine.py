@@ -6,12 +6,16 @@ piece of work is one transaction of the store and may be done again after a cras
 driver moves bytes and tells the time; a simulator can stand in for it.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal, NamedTuple
 
-from crdtmem.errors import LinkChangedError, LinkNotFoundError, ProtocolError
+from crdtmem.errors import (
+    KeyMissingError,
+    LinkChangedError,
+    LinkNotFoundError,
+    ProtocolError,
+)
 from crdtmem.protocol.client import ClientSession
 from crdtmem.protocol.client_events import (
     Acked,
@@ -28,7 +32,7 @@ from crdtmem.protocol.client_events import (
     Welcomed,
 )
 from crdtmem.protocol.closes import Close
-from crdtmem.protocol.messages import Joined as JoinedMessage
+from crdtmem.protocol.messages import Joined as JoinedMessage, JoinFlag
 from crdtmem.store.links import Link, add_alarm, find_link
 from crdtmem.store.outbox import refuse, unsent_counts
 from crdtmem.store.rejoin import (
@@ -40,11 +44,10 @@ from crdtmem.store.rejoin import (
 )
 from crdtmem.store.store import Store
 from crdtmem.sync.namespace import Fault, Namespace
+from crdtmem.sync.presence import check_presence, opened_presence, presence_seal
 from crdtmem.sync.work import Worker
 
 __all__ = ["Ended", "Engine", "LinkFacts"]
-
-_LOGGER = logging.getLogger(__name__)
 
 LinkState = Literal["connected", "connecting", "waiting", "stopped"]
 
@@ -128,6 +131,7 @@ class Engine:
 
     Attributes:
         ended: How the last connection ended; None while there is one.
+        hears_presence: Whether to ask what others are at, from the next join on.
 
     """
 
@@ -141,6 +145,7 @@ class Engine:
         agent: str,
     ) -> None:
         self.ended: Ended | None = Ended("new", "", is_permanent=False)
+        self.hears_presence = False
         self._store = store
         self._numbers = frozenset(link.link for link in links)
         self._incarnation = incarnation
@@ -173,6 +178,11 @@ class Engine:
             found[0].replica_id, self._incarnation, agent=self._agent, now=now
         )
         self._namespaces = {link.remote: Namespace(link) for link in found}
+        for namespace in self._namespaces.values():
+            if namespace.link.is_locked:
+                exc = KeyMissingError(local=namespace.link.namespace)
+                namespace.is_stopped = True
+                namespace.fault = Fault(exc.code, exc.message, is_permanent=True)
         self._worker = self._closing = self.ended = None
         self._is_finishing = False
 
@@ -203,6 +213,35 @@ class Engine:
         """
         self._now = now
         return self._guarded(lambda: self._act_on_events() | self._work())
+
+    def set_presence(self, namespace: str, blob: bytes, now: float) -> None:
+        """Tell the others of a namespace what this store is at, until another word.
+
+        The relay carries it and keeps nothing; of an encrypted namespace it can read
+        nothing either.
+
+        Args:
+            namespace: The namespace here; it is connected, or will be.
+            blob: See the protocol, section 9; empty for gone.
+            now: Monotonic seconds.
+
+        Raises:
+            LinkNotFoundError: If it is not one of the links of this connection.
+            LocalProtocolError: If it is too long.
+
+        """
+        known = self._named(namespace)
+        check_presence(known.link, blob)
+        self._up.set_presence(
+            known.remote,
+            blob,
+            now,
+            seal=presence_seal(known.link, self._incarnation),
+        )
+
+    def presences(self, namespace: str) -> dict[bytes, bytes]:
+        """Return what others are at, by replica id; what does not open is left out."""
+        return dict(self._named(namespace).presences)
 
     def finish(self, now: float) -> None:
         """Say bye as soon as nothing is in flight; no more is put."""
@@ -311,7 +350,7 @@ class Engine:
             case Closed():
                 self._on_closed(event)
             case PresenceChanged():
-                _LOGGER.debug("a presence came that nobody here asks for yet")
+                self._on_presence(self._namespaces[event.namespace], event)
             case _:
                 self._on_namespace(self._namespaces[event.namespace], event)
 
@@ -334,11 +373,24 @@ class Engine:
                 namespace.is_stopped = True
                 namespace.leave(Fault(event.code, event.text, is_permanent=True))
 
+    def _on_presence(self, namespace: Namespace, event: PresenceChanged) -> None:
+        namespace.presences.pop(event.replica_id, None)
+        found = opened_presence(namespace.link, event) if event.ttl_ms else None
+        if found is not None:
+            namespace.presences[event.replica_id] = found
+
+    def _named(self, namespace: str) -> Namespace:
+        for known in self._namespaces.values():
+            if known.link.namespace == namespace:
+                return known
+        raise LinkNotFoundError(local=namespace)
+
     def _on_welcomed(self, event: Welcomed) -> None:
         self._relay_id, self._epoch = event.relay_id, event.epoch
         self._worker = Worker(self._store, self._up, event.welcome, self._rng)
         for namespace in self._namespaces.values():
-            self._join(namespace)
+            if not namespace.is_stopped:
+                self._join(namespace)
 
     def _join(self, namespace: Namespace) -> None:
         cursor = join_cursor(self._store, namespace.link, relay_id=self._relay_id)
@@ -349,6 +401,7 @@ class Engine:
                 cursor.seq,
                 cursor.chain,
                 cursor.own_seq,
+                JoinFlag.PRESENCE if self.hears_presence else 0,
             )
         )
 

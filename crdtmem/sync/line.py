@@ -16,6 +16,7 @@ from crdtmem.errors import (
     ConfigError,
     CrdtmemError,
     InsecureUrlError,
+    KeyMissingError,
     PermissionDeniedError,
     RelayRefusedError,
     RelayUnreachableError,
@@ -30,11 +31,13 @@ from crdtmem.limits import (
 )
 from crdtmem.protocol import backoff
 from crdtmem.protocol.closes import Close
+from crdtmem.sealing import Keyring
 from crdtmem.store.about import data_version
 from crdtmem.store.links import Link
 from crdtmem.store.store import Store
 from crdtmem.sync.engine import Ended, Engine
 from crdtmem.sync.journal import Journal
+from crdtmem.sync.keyring import load_sealers
 from crdtmem.sync.namespace import Fault
 from crdtmem.sync.token import read_token
 from crdtmem.sync.transport import Lost, RelayConnection, open_connection
@@ -61,6 +64,7 @@ class Line:
         links: The links, all of one relay and one token.
         incarnation: Of the lease.
         token: What the environment holds, for links without a token file.
+        keyring: Likewise, for encrypted links without a keyring file.
         journal: Is told how the links stand.
         rng: For delays.
         until_settled: Whether to stop by itself when nothing is under way any more.
@@ -78,6 +82,7 @@ class Line:
         *,
         incarnation: bytes,
         token: str | None,
+        keyring: Keyring | None = None,
         journal: Journal,
         rng: Random,
         until_settled: bool = False,
@@ -89,6 +94,7 @@ class Line:
         self.last: Ended | None = None
         self._store = store
         self._token = token
+        self._keyring = keyring
         self._journal = journal
         self._rng = rng
         self._until_settled = until_settled
@@ -157,6 +163,7 @@ class Line:
             )
             if token is None:
                 return Ended("token-missing", NO_TOKEN, is_permanent=True)
+            self._load_keys()
             async with asyncio.timeout(None) as self._connecting:
                 opened = await open_connection(
                     link.url,
@@ -169,12 +176,30 @@ class Line:
             return Ended(exc.cause, exc.reason, is_permanent=False, retry_s=exc.retry_s)
         except RelayRefusedError as exc:
             return Ended(exc.cause, exc.reason, is_permanent=True)
-        except (ConfigError, InsecureUrlError, PermissionDeniedError) as exc:
+        except (
+            ConfigError,
+            InsecureUrlError,
+            KeyMissingError,
+            PermissionDeniedError,
+        ) as exc:
             return Ended(exc.code, exc.message, is_permanent=True)
         finally:
             self._connecting = None
         async with opened:
             return await self._converse(opened)
+
+    def _load_keys(self) -> None:
+        """Read the keys anew; a link without any is stopped, and the others go on.
+
+        Raises:
+            CrdtmemError: If not one of the links is left.
+
+        """
+        failed = load_sealers(self._store, self.links, self._keyring)
+        known = self._store.sealers
+        if all(x.is_encrypted and x.namespace not in known for x in self.links):
+            first = self.links[0].namespace
+            raise failed.get(first) or KeyMissingError(local=first)
 
     async def _converse(self, connection: RelayConnection) -> Ended:
         frames: asyncio.Queue[bytes | Lost] = asyncio.Queue(FRAMES_WAITING_MAX)

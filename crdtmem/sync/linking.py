@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from crdtmem.errors import (
     InvalidArgumentError,
+    KeyMissingError,
     LinkExistsError,
     LinkOverlapError,
     LinkRefusedError,
@@ -23,12 +24,15 @@ from crdtmem.limits import JOINS_MAX
 from crdtmem.memory import Memory
 from crdtmem.protocol.messages import is_namespace
 from crdtmem.scope import GLOBAL_NAMESPACE, scope_of
+from crdtmem.sealing import PLAIN, UNKNOWN_KEY, WRONG_KEY, Keyring, Sealer
 from crdtmem.session import Session
-from crdtmem.store.links import add_link, links_of
+from crdtmem.store.holding import held_codes
+from crdtmem.store.links import add_link, find_link, links_of
 from crdtmem.store.rows import SlotRow
 from crdtmem.store.slots import slots_of
 from crdtmem.store.store import Store
 from crdtmem.sync.driver import Driver
+from crdtmem.sync.keyring import read_keyring
 from crdtmem.sync.token import read_token
 from crdtmem.sync.transport import check_url
 
@@ -48,6 +52,9 @@ class LinkRequest(NamedTuple):
         url: Of the relay.
         token_file: Where the token lies; None: the environment has it.
         token: What the environment has.
+        is_encrypted: Whether the relay must not be able to read it.
+        keyring_file: Where its keys lie; None: the environment has them.
+        keyring: What the environment has.
 
     """
 
@@ -56,6 +63,16 @@ class LinkRequest(NamedTuple):
     url: str
     token_file: Path | None
     token: str | None
+    is_encrypted: bool = False
+    keyring_file: Path | None = None
+    keyring: Keyring | None = None
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What the link keeps of it: where the keys are, and none of them."""
+        if not self.is_encrypted:
+            return {}
+        return {"encrypted": True, "keyring": str(self.keyring_file or "")}
 
 
 def default_remote(local: str) -> str:
@@ -103,11 +120,16 @@ def link_namespace(
         InsecureUrlError: If the token would go over the net in the clear.
         LinkExistsError: If either side is linked already.
         LinkOverlapError: If slots overlap and that is to be refused.
+        KeyringError: If it is to be encrypted, and there are no keys.
+        LinkRefusedError: If the relay has what these keys do not open.
         SlotExistsError: If a slot cannot be renamed, as its new label is taken.
         SyncError: If the relay cannot be read. After any of them nothing was changed.
 
     """
     _check(store, request)
+    sealer = _sealer(request)
+    if sealer is not None:
+        store.sealers[request.local] = sealer
     renamed: list[tuple[str, str]] = []
     if on_overlap != "merge":
         remote, overlaps = _look(store, request, timeout_s)
@@ -120,7 +142,7 @@ def link_namespace(
         remote=request.remote,
         url=request.url,
         token_file="" if request.token_file is None else str(request.token_file),
-        options={},
+        options=request.options,
     )
     return renamed
 
@@ -155,6 +177,17 @@ def _check(store: Store, request: LinkRequest) -> None:
         )
 
 
+def _sealer(request: LinkRequest) -> Sealer | None:
+    if not request.is_encrypted:
+        return None
+    keyring = request.keyring
+    if request.keyring_file is not None:
+        keyring = read_keyring(request.keyring_file)
+    if keyring is None:
+        raise KeyMissingError(local=request.local)
+    return Sealer(request.remote, keyring)
+
+
 def _look(
     store: Store, request: LinkRequest, timeout_s: float
 ) -> tuple[frozenset[str], list[str]]:
@@ -168,9 +201,11 @@ def _look(
                 remote=request.remote,
                 url=request.url,
                 token_file=str(request.token_file or ""),
-                options={},
+                options=request.options,
             )
-            asyncio.run(_download(scratch, request.token, timeout_s))
+            driver = Driver(scratch, token=request.token, keyring=request.keyring)
+            asyncio.run(driver.once(timeout_s=timeout_s))
+            _check_keys(scratch, request)
             theirs = _written(scratch, request.local)
             ours = _written(store, request.local)
             both = sorted(theirs.keys() & ours.keys())
@@ -184,8 +219,23 @@ def _look(
             scratch.close()
 
 
-async def _download(scratch: Store, token: str | None, timeout_s: float) -> None:
-    await Driver(scratch, token=token).once(timeout_s=timeout_s)
+def _check_keys(scratch: Store, request: LinkRequest) -> None:
+    """Refuse a namespace of which the relay has records that do not open here."""
+    with scratch.snapshot() as connection:
+        codes = held_codes(connection, find_link(scratch, request.local))
+    strange = codes & {UNKNOWN_KEY, WRONG_KEY, PLAIN}
+    if not strange:
+        return
+    code, hint = "key-missing", "run 'crdtmem key import' with the keys that it has"
+    what = "encrypted with keys that are not here"
+    if not request.is_encrypted:
+        what, hint = "encrypted", "link it with --encrypted"
+    elif strange == {PLAIN}:
+        code, what = PLAIN, "not encrypted"
+        hint = "link it without --encrypted, or name another with --namespace"
+    raise LinkRefusedError(
+        f"'{request.remote}' at {request.url} is {what}", code=code, hint=hint
+    )
 
 
 def _written(store: Store, namespace: str) -> dict[str, SlotRow]:

@@ -64,6 +64,7 @@ class Namespace:
         fault: What is wrong with it, if anything.
         wrote_last: Whether the newest change was made here.
         due: Docs of which a snapshot is due, each with the time to make it.
+        presences: What others are at, by replica id.
 
     """
 
@@ -86,6 +87,7 @@ class Namespace:
         self.fault: Fault | None = None
         self.wrote_last = False
         self.due: dict[int, float] = {}
+        self.presences: dict[bytes, bytes] = {}
         self._ack_due_at = 0.0
         self._find_due_at: float | None = None
 
@@ -137,6 +139,7 @@ class Namespace:
         self.is_joined = False
         self.queue.clear()
         self.acks.clear()
+        self.presences.clear()
         self.fault = fault
 
     def receive_ack(self, ack: Acked, now: float) -> None:

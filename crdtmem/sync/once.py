@@ -7,6 +7,7 @@ from random import Random
 
 from crdtmem.errors import LeaseHeldError, LinkNotFoundError
 from crdtmem.limits import SYNC_POLL_IDLE_S
+from crdtmem.sealing import Keyring
 from crdtmem.store.lease import Lease, lease_path_for, lease_state
 from crdtmem.store.link_status import LinkReport, link_reports
 from crdtmem.store.store import Store
@@ -16,7 +17,12 @@ __all__ = ["sync_once"]
 
 
 def sync_once(
-    store: Store, *, token: str | None, timeout_s: float, rng: Random | None = None
+    store: Store,
+    *,
+    token: str | None,
+    timeout_s: float,
+    keyring: Keyring | None = None,
+    rng: Random | None = None,
 ) -> None:
     """Sync all links of a store until nothing is missing on either side.
 
@@ -26,6 +32,7 @@ def sync_once(
         store: The store.
         token: What the environment holds, for links without a token file.
         timeout_s: Longest time for all of it.
+        keyring: What the environment holds, for encrypted links without a keyring file.
         rng: For delays; None: the system's.
 
     Raises:
@@ -46,15 +53,10 @@ def sync_once(
                 raise _held(lease.path, waited_s)
             time.sleep(min(SYNC_POLL_IDLE_S, timeout_s))
         left_s = max(0.0, timeout_s - (time.monotonic() - started))
-        asyncio.run(_drive(store, token, left_s, rng))
+        driver = Driver(store, token=token, keyring=keyring, rng=rng)
+        asyncio.run(driver.once(timeout_s=left_s))
     finally:
         lease.release()
-
-
-async def _drive(
-    store: Store, token: str | None, timeout_s: float, rng: Random | None
-) -> None:
-    await Driver(store, token=token, rng=rng).once(timeout_s=timeout_s)
 
 
 def _is_done(store: Store) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+from crdtmem.errors import KeyringError
 from crdtmem.limits import LEASE_RETRY_S, SYNC_CLOSE_S, SYNC_RESTART_S
 from crdtmem.protocol.backoff import delays
 from crdtmem.store.lease import Lease, lease_path_for
@@ -20,6 +21,7 @@ from crdtmem.store.link_status import has_links
 from crdtmem.store.store import Store
 
 if TYPE_CHECKING:
+    from crdtmem.sealing import Keyring
     from crdtmem.sync.driver import Driver
 
 __all__ = ["SyncThread"]
@@ -33,15 +35,23 @@ class SyncThread:
     Args:
         path: The store's file; the thread opens it for itself.
         token: What the environment holds, for links without a token file.
+        keyring_text: Likewise, for encrypted links without a keyring file.
         rng: For delays; None: the system's.
 
     """
 
     def __init__(
-        self, path: Path, *, token: str | None = None, rng: Random | None = None
+        self,
+        path: Path,
+        *,
+        token: str | None = None,
+        keyring_text: str | None = None,
+        rng: Random | None = None,
     ) -> None:
         self._path = path
         self._token = token
+        self._keyring_text = keyring_text
+        self._keyring: Keyring | None = None
         self._rng = rng or SystemRandom()
         self._is_stopping = threading.Event()
         self._mutex = threading.Lock()
@@ -95,23 +105,31 @@ class SyncThread:
                 is_needed = has_links(connection)
             if is_needed and lease.take():
                 asyncio.run(self._drive(store))
-        except Exception:
-            self._note_fault(store)
+        except Exception as exc:
+            self._note_fault(store, exc)
             raise
         finally:
             lease.release()
             store.close()
 
-    def _note_fault(self, store: Store) -> None:
+    def _note_fault(self, store: Store, fault: Exception) -> None:
         from crdtmem.sync.journal import note_fault  # noqa: PLC0415 - as below
 
+        if isinstance(fault, KeyringError):
+            note_fault(store, fault.code, fault.message)
+            return
         note_fault(store, "internal-error", "a fault of crdtmem; its log has more")
 
     async def _drive(self, store: Store) -> None:
         # websockets and the document layer are slow to load: only who syncs needs them.
         from crdtmem.sync.driver import Driver  # noqa: PLC0415 - see above
 
-        driver = Driver(store, token=self._token, rng=self._rng)
+        if self._keyring is None and self._keyring_text is not None:
+            from crdtmem.sync.keyring import process_keyring  # noqa: PLC0415 - see above
+
+            # A descriptor can be read once.
+            self._keyring = process_keyring(self._keyring_text)
+        driver = Driver(store, token=self._token, keyring=self._keyring, rng=self._rng)
         with self._mutex:
             self._loop, self._driver = asyncio.get_running_loop(), driver
         try:

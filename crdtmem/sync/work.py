@@ -2,7 +2,7 @@
 
 from random import Random
 
-from crdtmem.limits import SNAPSHOT_WAIT_MAX_S, SNAPSHOT_WAIT_MIN_S
+from crdtmem.limits import ACK_WAIT_S, SNAPSHOT_WAIT_MAX_S, SNAPSHOT_WAIT_MIN_S
 from crdtmem.protocol.client import ClientSession
 from crdtmem.protocol.messages import Welcome
 from crdtmem.store.compaction import due_docs, seal_snapshot
@@ -128,6 +128,10 @@ class Worker:
         """Make the next snapshot, unless another store has made it meanwhile."""
         doc = min(namespace.due, key=namespace.due.__getitem__)
         del namespace.due[doc]
+        if namespace.acks or self._session.in_flight(namespace.remote):
+            # The one before is noted first: none is sealed while anything is unsent.
+            namespace.due[doc] = now + ACK_WAIT_S
+            return
         if doc not in due_docs(self._store, namespace.link):
             return
         if seal_snapshot(

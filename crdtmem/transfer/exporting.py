@@ -1,12 +1,14 @@
 """Export: the slots of a handle as JSON lines, all as of one moment."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
 from crdtmem.doc.text_form import view_of
-from crdtmem.models import ExportReport, Scope
+from crdtmem.models import UNSET, ExportReport, Scope
 from crdtmem.scope import namespace_of, scope_of
 from crdtmem.session import Session
 from crdtmem.store.about import about_store
@@ -15,6 +17,7 @@ from crdtmem.store.history import entries_of
 from crdtmem.store.rows import EntryRow, SlotRow
 from crdtmem.store.slots import slots_of
 from crdtmem.store.whole_file import replaced_file
+from crdtmem.transfer.item_records import item_records
 from crdtmem.transfer.records import FORMAT, VERSION
 from crdtmem.views import iso_time, settings_of
 
@@ -35,8 +38,10 @@ def export_slots(
 
     A file is written beside its place, synced, and renamed: it is the old one or whole.
     Deleted slots are included, for their kept texts; default slots that nobody has
-    written are not. All is ASCII, so no encoding of a stream can harm it. A stream that
-    does not take what it is given keeps the transaction open, and with it the log.
+    written are not. Unless labels are named, the items of memory sets are written too,
+    without their history. All is ASCII, so no encoding of a stream can harm it. A
+    stream that does not take what it is given keeps the transaction open, and with it
+    the log.
 
     Args:
         session: Whose project's slots, and the global ones.
@@ -68,18 +73,27 @@ def _export(
     *,
     with_history: bool,
 ) -> ExportReport:
-    slots = kept_texts = size_bytes = 0
+    counts: Counter[object] = Counter()
+    size_bytes = 0
     with session.store.snapshot() as connection:
         rows = list(_chosen(connection, session, scope, labels))
-        for record in _records(connection, session, rows, with_history=with_history):
+        for record in chain(
+            _records(connection, session, rows, with_history=with_history),
+            () if labels is not None else _items(connection, session, scope),
+        ):
             line = json.dumps(record) + "\n"
             write(line)
             size_bytes += len(line)
-            slots += record["type"] == "slot"
-            kept_texts += record["type"] == "history"
-        line = json.dumps({"type": "end", "slots": slots, "history": kept_texts}) + "\n"
+            counts[record["type"]] += 1
+        end = {"type": "end", "slots": counts["slot"], "history": counts["history"]}
+        line = json.dumps(end) + "\n"
         write(line)
-    return ExportReport(slots=slots, history=kept_texts, bytes=size_bytes + len(line))
+    return ExportReport(
+        slots=counts["slot"],
+        history=counts["history"],
+        items=counts["item"] or UNSET,
+        bytes=size_bytes + len(line),
+    )
 
 
 def _chosen(
@@ -93,6 +107,15 @@ def _chosen(
             for row in slots_of(connection, namespace_of(each, session.project)):
                 if labels is None or row.label in labels:
                     yield row
+
+
+def _items(
+    connection: Connection, session: Session, scope: Scope | None
+) -> Iterator[dict[str, object]]:
+    for each in SCOPES:
+        if scope in (None, each):
+            namespace = namespace_of(each, session.project)
+            yield from item_records(connection, namespace, session.project)
 
 
 def _records(

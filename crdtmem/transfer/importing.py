@@ -35,6 +35,7 @@ from crdtmem.store.rows import PLACE_BITS, EntryRow, SlotRow
 from crdtmem.store.slots import find_slot
 from crdtmem.store.write import MARK_BYTES, Change, Transaction
 from crdtmem.textdiff import diff_lines
+from crdtmem.transfer.importing_sets import import_sets
 from crdtmem.transfer.records import SlotRecord, Source, read_source
 from crdtmem.views import headroom_of, iso_time
 
@@ -90,8 +91,17 @@ def import_slots(
                 label=record.label, scope=record.scope, action=action, code=code
             )
         )
+    sets = import_sets(
+        session,
+        found.items,
+        digest=found.digest,
+        replaces=on_conflict == "replace",
+        revives=options.revives,
+        dry_run=dry_run,
+    )
     return ImportReport(
         slots=tuple(slots),
+        sets=sets or UNSET,
         bad=tuple(found.bad),
         ignored=found.ignored,
         truncated=not found.is_whole,

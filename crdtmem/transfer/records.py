@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from crdtmem.arguments import (
@@ -18,11 +17,13 @@ from crdtmem.arguments import (
     checked_rev,
     checked_size_limit,
 )
-from crdtmem.errors import ImportRefusedError, InvalidArgumentError
+from crdtmem.errors import ImportRefusedError, InvalidArgumentError, SetLimitError
 from crdtmem.headroom import content_hash
 from crdtmem.limits import OP_BYTES
 from crdtmem.models import BadRecord, Scope
-from crdtmem.scope import parse_label, parse_lane, parse_scope
+from crdtmem.scope import parse_label, parse_lane
+from crdtmem.transfer.fields import BadRecordError, at_ms_of, field_of, scope_in
+from crdtmem.transfer.item_records import ItemRecord, SetKey, item_in
 
 __all__ = [
     "FORMAT",
@@ -84,6 +85,7 @@ class Source:
     Attributes:
         digest: SHA-256 of all of it, in hex.
         slots: The good ones, in their order.
+        items: The good items of memory sets, by their set, in their order.
         bad: What was skipped, by line.
         ignored: How many records are of a type that this version does not know.
         is_whole: Whether it has its last line.
@@ -92,6 +94,7 @@ class Source:
 
     digest: str
     slots: list[SlotRecord] = field(default_factory=list)
+    items: dict[SetKey, list[ItemRecord]] = field(default_factory=dict)
     bad: list[BadRecord] = field(default_factory=list)
     ignored: int = 0
     is_whole: bool = False
@@ -116,15 +119,6 @@ def read_source(data: bytes) -> Source:
     return source
 
 
-class _BadRecordError(Exception):
-    """A record is skipped."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
 class _Reader:
     """Takes a source's lines one by one."""
 
@@ -132,11 +126,13 @@ class _Reader:
         self._source = source
         self._slots: dict[tuple[Scope, str], SlotRecord] = {}
         self._past: list[tuple[tuple[Scope, str], PastText]] = []
+        self._ids: dict[tuple[SetKey, str], int] = {}
         self._has_records = False
         self._takes: Mapping[str, Callable[[int, dict[str, Any]], None]] = {
             "header": self._take_header,
             "slot": self._take_slot,
             "history": self._take_history,
+            "item": self._take_item,
             "end": self._take_end,
         }
 
@@ -144,15 +140,15 @@ class _Reader:
         """Take a line that is not empty."""
         try:
             record = _parsed(line)
-            take = self._takes.get(_field(record, "type", str))
+            take = self._takes.get(field_of(record, "type", str))
             if take is None:
                 self._source.ignored += 1
             else:
                 self._has_records = True
                 take(number, record)
-        except _BadRecordError as exc:
+        except BadRecordError as exc:
             self._reject(number, exc.code, exc.reason)
-        except InvalidArgumentError as exc:
+        except (InvalidArgumentError, SetLimitError) as exc:
             self._reject(number, exc.code, exc.message)
 
     def finish(self) -> None:
@@ -188,19 +184,19 @@ class _Reader:
     def _take_slot(self, number: int, record: dict[str, Any]) -> None:
         scope, label = place = _place_of(record)
         content, digest = _text_of(record)
-        checked_rev(_field(record, "rev", int), "rev")
+        checked_rev(field_of(record, "rev", int), "rev")
         meta: dict[str, object] = {
-            "description": checked_description(_field(record, "description", str)),
-            "sizeLimit": checked_size_limit(_field(record, "sizeLimit", int)),
-            "pinned": _field(record, "pinned", bool),
-            "readOnly": _field(record, "readOnly", bool),
-            "appendOnly": _field(record, "appendOnly", bool),
+            "description": checked_description(field_of(record, "description", str)),
+            "sizeLimit": checked_size_limit(field_of(record, "sizeLimit", int)),
+            "pinned": field_of(record, "pinned", bool),
+            "readOnly": field_of(record, "readOnly", bool),
+            "appendOnly": field_of(record, "appendOnly", bool),
         }
-        is_deleted = _field(record, "deleted", bool) and not content
+        is_deleted = field_of(record, "deleted", bool) and not content
         if place in self._slots:
             reason = f"slot {label!r} of {scope} scope stands in line"
             first = self._slots[place].line
-            raise _BadRecordError("duplicate-slot", f"{reason} {first} already")
+            raise BadRecordError("duplicate-slot", f"{reason} {first} already")
         self._slots[place] = SlotRecord(
             number, label, scope, content, digest, meta, is_deleted
         )
@@ -208,16 +204,24 @@ class _Reader:
     def _take_history(self, number: int, record: dict[str, Any]) -> None:
         place = _place_of(record)
         content, digest = _text_of(record)
-        checked_rev(_field(record, "rev", int), "rev")
+        checked_rev(field_of(record, "rev", int), "rev")
         past = PastText(
             line=number,
-            at_ms=_at_ms(_field(record, "at", str)),
-            operation=_operation(_field(record, "operation", str)),
-            lane=_lanes(_field(record, "lane", str)),
+            at_ms=at_ms_of(record, "at"),
+            operation=_operation(field_of(record, "operation", str)),
+            lane=_lanes(field_of(record, "lane", str)),
             content=content,
             hash=digest,
         )
         self._past.append((place, past))
+
+    def _take_item(self, number: int, record: dict[str, Any]) -> None:
+        place, item = item_in(number, record)
+        first = self._ids.setdefault((place, item.id), number) if item.id else number
+        if first != number:
+            reason = f"item {item.id!a:.80} stands in line {first} already"
+            raise BadRecordError("duplicate-item", reason)
+        self._source.items.setdefault(place, []).append(item)
 
     def _take_end(self, _: int, __: dict[str, Any]) -> None:
         self._source.is_whole = True
@@ -229,56 +233,28 @@ def _parsed(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as exc:
         # Its place in the line and not the line: that may be somebody's text.
         at = f" at character {exc.pos}" if isinstance(exc, json.JSONDecodeError) else ""
-        raise _BadRecordError("bad-json", f"the line is no JSON{at}") from exc
+        raise BadRecordError("bad-json", f"the line is no JSON{at}") from exc
     if not isinstance(record, dict):
-        raise _BadRecordError("bad-type", "the line is JSON, but no object")
+        raise BadRecordError("bad-type", "the line is JSON, but no object")
     return record
 
 
-def _field(record: dict[str, Any], name: str, kind: type[Any]) -> Any:
-    if name not in record:
-        raise _BadRecordError("missing-field", f"{name} is missing")
-    value = record[name]
-    # To Python True is an integer as well.
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        found = "null" if value is None else type(value).__name__
-        raise _BadRecordError(
-            "bad-type", f"{name} must be {kind.__name__}, not {found}"
-        )
-    return value
-
-
 def _place_of(record: dict[str, Any]) -> tuple[Scope, str]:
-    label = parse_label(_field(record, "label", str))
-    scope = parse_scope(_field(record, "scope", str), optional=False)
-    # Only what is optional may come back as None.
-    return scope or "project", label
+    label = parse_label(field_of(record, "label", str))
+    return scope_in(record), label
 
 
 def _text_of(record: dict[str, Any]) -> tuple[str, str]:
-    content = checked_content(_field(record, "content", str))
+    content = checked_content(field_of(record, "content", str))
     digest = content_hash(content)
-    if _field(record, "contentHash", str).lower() != digest:
-        raise _BadRecordError("hash-mismatch", f"content has the hash {digest:.16}…")
+    if field_of(record, "contentHash", str).lower() != digest:
+        raise BadRecordError("hash-mismatch", f"content has the hash {digest:.16}…")
     return content, digest
-
-
-def _at_ms(at: str) -> int:
-    try:
-        moment = datetime.fromisoformat(at)
-        # One without a zone is taken as UTC, which is what an export writes.
-        zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        at_ms = round(zoned.timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        at_ms = -1
-    if at_ms < 0:
-        raise _BadRecordError("bad-type", f"at is no time since 1970: {at!a:.40}")
-    return at_ms
 
 
 def _operation(name: str) -> str:
     if not _OPERATION.fullmatch(name):
-        raise _BadRecordError("bad-type", f"operation is no name: {name!a:.40}")
+        raise BadRecordError("bad-type", f"operation is no name: {name!a:.40}")
     return name
 
 

@@ -21,10 +21,11 @@ holds. The form of an update, every integer in lib0's variable length:
 refer to what, ``content`` the values, ``cursor`` the bytes.
 """
 
-from crdtmem.updates.content import SLOT_ROOTS, Place, Roots
+from crdtmem.updates.content import SET_ROOTS, SLOT_ROOTS, Place, Roots
 from crdtmem.updates.scanner import Scan, read_state_vector, scan, scan_genesis
 
 __all__ = [
+    "SET_ROOTS",
     "SLOT_ROOTS",
     "Place",
     "Roots",

@@ -39,6 +39,9 @@ class StructReader(Cursor, ABC):
         super().__init__(data)
         self.client_ids = client_ids
         self.roots = roots
+        if not roots.texts:
+            # What hangs on a struct of the state does not tell that it is in a map.
+            self.forms = frozenset(form for form in self.forms if form & KEYED)
         self.client = 0
         self.clients: dict[int, tuple[int, int]] = {}
         self.texts: list[str] = []
@@ -94,9 +97,7 @@ class StructReader(Cursor, ABC):
         """Check the type of a value, against any key's where the key doesn't show."""
         if kind is None:
             return
-        kinds = self.roots.keys
-        fits = kind is kinds[place] if place else kind in kinds.values()
-        if not fits:
+        if not self.roots.takes(place, kind):
             reason = f"no key of this place takes a value of type {kind.__name__}"
             raise self.refusal("update-content", reason)
 
@@ -130,7 +131,7 @@ class StructReader(Cursor, ABC):
         if content == STRING:
             length = self._read_text()
         elif content == ANY:
-            length, kind = 1, read_value(self)
+            length, kind = 1, read_value(self, levels=self.roots.value_levels)
         else:
             length = self.uint()
         end = clock + length

@@ -67,10 +67,12 @@ def test_the_lane_is_the_clients_unless_a_setting_names_one(serve, monkeypatch):
 
 def test_settings_and_options_reach_the_session(serve, monkeypatch):
     monkeypatch.setenv("CRDTMEM_RELAY_TOKEN", "crdtm1.a.b")
+    monkeypatch.setenv("CRDTMEM_RELAY_KEYRING", "fd:9")
     opened, lane = serve("--scope", "global")
 
     assert lane == "tester"
     assert (opened.new_scope, opened.relay_token) == ("global", "crdtm1.a.b")
+    assert opened.relay_keyring == "fd:9"
 
 
 def test_a_bad_setting_is_told_to_the_client_and_stops_no_start(

@@ -13,7 +13,7 @@ from crdtmem import opening
 from crdtmem.models import LinkStatus, StoreStatus, SyncStatus
 from crdtmem.store.lease import Lease, lease_path_for
 from crdtmem.store.link_status import save_notes
-from crdtmem.store.links import add_alarm, find_link, note_doc
+from crdtmem.store.links import add_alarm, find_link, links_of, note_doc
 from tests.cli.contract import validated
 from tests.relay.live import PATIENCE_S
 from tests.sync.relays import RunningRelay, in_thread
@@ -77,6 +77,68 @@ def test_a_link_is_told_with_what_it_links(run, monkeypatch, running):
     assert link["remote"].startswith("p-")
     assert (again.status, again.out) == (4, "")
     assert "is linked to" in again.err
+
+
+@pytest.mark.requirement("sealed-3")
+def test_a_project_is_linked_encrypted(run, monkeypatch, running, home):
+    monkeypatch.setenv("CRDTMEM_RELAY_TOKEN", running.token)
+    words = ("sync", "link", running.url, "--namespace", "sealed-cli", "--encrypted")
+    run("create", "plan", "tangerine")
+    refused = run(*words)
+    run("key", "create")
+    made = run(*words)
+    synced = run("sync", "once")
+
+    assert (refused.status, refused.out) == (2, "")
+    assert "keyring.toml cannot be read" in refused.err
+    assert made.out == f"'demo' is linked to 'sealed-cli' at {running.url}, encrypted\n"
+    assert synced.status == 0
+    assert "0 writes to send" in synced.out
+    (record,) = kept_by(running, "sealed-cli")
+    assert b"tangerine" not in record
+    run("sync", "unlink")
+    # From the environment, once the file is out of the way.
+    file = home / "config" / "crdtmem" / "keyring.toml"
+    secret = file.read_text(encoding="utf-8").split('"')[1]
+    file.unlink()
+    monkeypatch.setenv("CRDTMEM_RELAY_KEYRING", f"1:{secret}")
+    told = [run(*words), run("sync", "once"), run("sync", "status", "--json")]
+    assert [one.status for one in told] == [0, 0, 0]
+    link = json.loads(told[2].out)["links"][0]
+    assert (link["locked"], link["quarantined"]) == (0, 0)
+    assert secret not in str([refused, made, synced, *told])
+
+
+def kept_by(running, namespace):
+    storage = running.storage
+    found = storage.read(storage.ns_no(namespace), 0, records=99, octets=2**20)
+    with pytest.raises(StopIteration) as done:
+        found.send(None)
+    return [row.record for row in done.value.value.rows]
+
+
+def test_a_keyring_is_for_encrypted_links_and_may_be_named(
+    run, monkeypatch, running, home
+):
+    monkeypatch.setenv("CRDTMEM_RELAY_TOKEN", running.token)
+    run("create", "plan", "one")
+    run("key", "create", "--keyring", "mine.toml")
+    words = ("sync", "link", running.url, "--namespace", "named", "--keyring")
+    refused = run(*words, "mine.toml")
+    made = run(*words, "mine.toml", "--encrypted")
+
+    assert (refused.status, made.status) == (2, 0)
+    assert "belongs to '--encrypted'" in refused.err
+    (link,) = links_here()
+    assert link.options["keyring"] == str(home / "mine.toml")
+
+
+def links_here():
+    memory = opening.open()
+    try:
+        return links_of(memory.store)
+    finally:
+        memory.close()
 
 
 def test_a_link_may_be_made_for_everybodys_slots(run, monkeypatch, running, tmp_path):
@@ -185,7 +247,7 @@ def test_the_status_tells_all_that_is_wrong(linked, store):
     with store.writing() as transaction:
         connection = transaction.connection
         add_alarm(transaction, link.link, "relay-restored", "cursor 1, head 0")
-        note_doc(connection, link.link, 1)
+        note_doc(connection, link, 1)
         connection.execute("UPDATE sync_doc SET blocked = 'record-too-large'")
         connection.execute(
             "INSERT INTO held VALUES (:link, 1, 1, x'00', 'update-clock', x'00', 5),"
@@ -211,6 +273,7 @@ def test_the_status_tells_all_that_is_wrong(linked, store):
         "demo: stopped, 9 to come",
         "forbidden: not for you (1970-01-01T00:00:00.000Z)",
         "records wait for plan",
+        "1 record waits for a key",
         "the relay does not take plan",
         "alarm relay-restored: cursor 1, head 0",
         f"synced by process {os.getpid()}",

@@ -64,6 +64,60 @@ def test_an_export_tells_what_it_wrote(exported, home):
     assert told.out == ""
 
 
+def test_items_of_sets_go_out_and_in(run):
+    run("set", "add", "facts", "a", "b", "--partition", "bob")
+    told = run("export", "sets.jsonl")
+
+    taken = elsewhere(run, "import", "sets.jsonl")
+    again = elsewhere(run, "import", "sets.jsonl", "--json")
+
+    assert told.err.startswith("exported 0 slots and 0 past texts, 2 items of sets, ")
+    assert (taken.status, taken.out) == (
+        0,
+        "created  set facts of s.bob  project  2 added\n",
+    )
+    (found,) = validated(ImportReport, again.out)["sets"]
+    assert (found["action"], found["same"]) == ("same", 2)
+
+
+def test_items_that_differ_are_left_and_told(run):
+    for store in ("store.sqlite", "other.sqlite"):
+        words = ("--store", store, "set", "update", "facts", "i", store, "--create")
+        run(*words)
+    run("export", "sets.jsonl")
+
+    told = elsewhere(run, "import", "sets.jsonl")
+    settled = elsewhere(run, "import", "sets.jsonl", "--on-conflict", "replace")
+    refused = run(
+        "import",
+        "-",
+        stdin=b'{"type": "item"}\n{"type": "end", "slots": 0, "history": 0}\n',
+    )
+
+    assert (told.status, told.out) == (
+        10,
+        "same  set facts of s.main  project  1 differing\n",
+    )
+    assert (settled.status, settled.out) == (
+        0,
+        "updated  set facts of s.main  project  1 updated\n",
+    )
+    assert (refused.status, refused.out) == (10, "")
+
+
+def test_a_set_that_refuses_its_items_says_why(run, monkeypatch):
+    run("set", "add", "facts", "a", "b")
+    run("export", "sets.jsonl")
+    monkeypatch.setattr("crdtmem.sets.writing.SET_ITEMS_MAX", 1)
+
+    told = elsewhere(run, "import", "sets.jsonl")
+
+    assert (told.status, told.out) == (
+        10,
+        "refused  set facts of s.main  project (set-full)\n",
+    )
+
+
 @pytest.mark.process
 def test_an_export_may_go_through_a_pipe(exported, spawn, home):
     exporting = spawn("export")

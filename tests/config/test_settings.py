@@ -33,6 +33,7 @@ FROM_USER_FILE = {
     "durability": "normal",
     "relay.url": "wss://user",
     "relay.token_file": "/user/token",
+    "relay.keyring_file": "/user/keyring.toml",
     "mirror.dir": "/user/notes",
     "condense.trigger_pct": 60,
     "condense.section_trigger": 40,
@@ -57,6 +58,7 @@ FROM_ENVIRONMENT = {
     "CRDTMEM_DURABILITY": "normal",
     "CRDTMEM_RELAY_URL": "wss://env",
     "CRDTMEM_RELAY_TOKEN": "cm1_env",
+    "CRDTMEM_RELAY_KEYRING": "fd:9",
     "CRDTMEM_MIRROR": "/env/notes",
     "CRDTMEM_COLOR": "always",
     "CRDTMEM_LOG": "/env/log",
@@ -74,6 +76,7 @@ OPTIONS = {
     "durability": "full",
     "relay_url": "wss://option",
     "relay_token_file": "/option/token",
+    "relay_keyring_file": "/option/keyring.toml",
     "mirror_dir": "/option/notes",
     "condense_trigger_pct": 61,
     "condense_section_trigger": 41,
@@ -148,6 +151,8 @@ def test_without_any_setting_the_defaults_hold(load, tmp_path):
         ("relay.url", None, "default"),
         ("relay.token_file", None, "default"),
         ("relay.token", None, "default"),
+        ("relay.keyring_file", None, "default"),
+        ("relay.keyring", None, "default"),
         ("mirror.dir", None, "default"),
         ("condense.trigger_pct", 70, "default"),
         ("condense.section_trigger", 50, "default"),
@@ -196,6 +201,7 @@ def test_the_environment_wins_over_both_files(load, write):
         "durability": "normal",
         "relay.url": "wss://env",
         "relay.token": "(set)",
+        "relay.keyring": "(set)",
         "mirror.dir": "/env/notes",
         "color": "always",
         "log_file": "/env/log",
@@ -226,6 +232,7 @@ def test_a_token_is_never_shown(load):
     ("variable", "value"),
     [
         ("CRDTMEM_RELAY_TOKEN", "cm1_secret two"),
+        ("CRDTMEM_RELAY_KEYRING", "1:cm1_secret\n2:other"),
         ("CRDTMEM_RELAY_URL", "wss://me:cm1_secret@relay"),
         ("CRDTMEM_RELAY_URL", "wss://relay/?token=cm1_secret"),
         ("CRDTMEM_RELAY_URL", "https://relay/cm1_secret"),
@@ -389,7 +396,9 @@ def test_a_repository_may_not_set_what_is_the_users(load, write, name):
     assert refusal.value.details["key"] == name
     assert refusal.value.details["line"] == 2
     assert f"line 2 sets '{name}'" in refusal.value.message
-    assert ("config set" in refusal.value.hint) == (name != "relay.token")
+    assert ("config set" in refusal.value.hint) == (
+        name not in ("relay.token", "relay.keyring")
+    )
 
 
 def test_a_repository_may_have_a_folder_of_its_own_mirrored(load, write, tmp_path):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.slots import run_case
+from tests.conformance.sets import run_set_case
 from tests.conformance.wire import CHECKERS, check_vector
 
 __all__ = ["main"]
@@ -56,7 +56,7 @@ def _case_outcomes(cases: list[Any]) -> Iterator[Outcome]:
             yield f"case {number}", ["has no id"]
             continue
         with tempfile.TemporaryDirectory() as directory:
-            yield name, run_case(case, Path(directory))
+            yield name, run_set_case(case, Path(directory))
 
 
 def _vector_outcomes(groups: dict[str, Any]) -> Iterator[Outcome]:

@@ -12,6 +12,9 @@ same type: true is not 1, and 2000 is not 2000.0.
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
+
+from crdtmem.doc.text_form import units_of
 
 __all__ = ["UnknownFormError", "differences", "resolve"]
 
@@ -22,27 +25,31 @@ class UnknownFormError(Exception):
     """A case uses a value or matcher that this runner does not know."""
 
 
-def resolve(value: Any, saved: Mapping[str, object]) -> Any:
+def resolve(value: Any, saved: Mapping[str, object], *, has_plain: bool = False) -> Any:
     """Return the Python value of an argument.
 
     Args:
         value: The JSON of the argument.
         saved: Results of earlier steps, by the name that ``as`` gave them.
+        has_plain: Whether a name that begins with ``$`` and is no form stands for
+            itself, as in filters; else it is an error.
 
     Raises:
         UnknownFormError: If it has a form, or refers to a result, that is unknown.
 
     """
     if isinstance(value, list):
-        return [resolve(item, saved) for item in value]
+        return [resolve(item, saved, has_plain=has_plain) for item in value]
     if not isinstance(value, dict):
         return value
     form = next((key for key in value if key.startswith("$")), None)
-    if form is None:
-        return {key: resolve(item, saved) for key, item in value.items()}
-    if form not in VALUES or len(value) != 1:
+    if form in VALUES and len(value) == 1:
+        return VALUES[form](value[form], saved)
+    if form is not None and not has_plain:
         raise UnknownFormError(f"unknown value {form}")
-    return VALUES[form](value[form], saved)
+    return {
+        key: resolve(item, saved, has_plain=has_plain) for key, item in value.items()
+    }
 
 
 def differences(expected: Any, actual: Any, at: str = "result") -> list[str]:
@@ -88,8 +95,17 @@ def resolve_expected(value: Any, saved: Mapping[str, object]) -> Any:
     if not isinstance(value, dict):
         return value
     if len(value) == 1 and next(iter(value)) in VALUES:
-        return resolve(value, saved)
+        return _in_json(resolve(value, saved))
     return {key: resolve_expected(item, saved) for key, item in value.items()}
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value as results show it, whose JSON has no tuples, bytes and UUIDs."""
+    if isinstance(value, tuple):
+        return [_in_json(element) for element in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, UUID) else value
 
 
 def _unmatched(matchers: dict[str, Any], actual: object, at: str) -> list[str]:
@@ -144,7 +160,36 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_same(wanted: Any, got: object) -> bool:
+    """Return whether a value is equal, and of the same type, all the way down."""
+    if type(wanted) is not type(got):
+        return False
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        return wanted.keys() == got.keys() and all(
+            _is_same(wanted[name], got[name]) for name in wanted
+        )
+    if isinstance(wanted, list) and isinstance(got, list):
+        return len(wanted) == len(got) and all(map(_is_same, wanted, got))
+    return bool(wanted == got)
+
+
+def _texts(hits: object) -> list[Any] | None:
+    """Return the texts of the items of hits, sorted; None if they have none."""
+    try:
+        return sorted(hit["item"]["text"] for hit in hits)  # type: ignore[attr-defined] # what is no list is caught
+    except (KeyError, TypeError):
+        return None
+
+
+def _is_well_formed(text: object) -> bool:
+    return isinstance(text, str) and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 VALUES: dict[str, Callable[[Any, Mapping[str, object]], Any]] = {
+    "$bytes": lambda arg, _: bytes.fromhex(arg),
+    "$float": lambda arg, _: float(arg),
+    "$tuple": lambda arg, saved: tuple(resolve(arg, saved)),
+    "$uuid": lambda arg, _: UUID(arg),
     "$repeat": lambda arg, saved: resolve(arg[0], saved) * arg[1],
     "$concat": lambda arg, saved: "".join(resolve(part, saved) for part in arg),
     "$surrogate": lambda arg, _: chr(int(arg, 16)),
@@ -170,6 +215,10 @@ MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
     "$notAny": lambda arg, got: (
         isinstance(got, list) and all(differences(arg, one) for one in got)
     ),
+    "$is": _is_same,
+    "$maxUnits": lambda arg, got: isinstance(got, str) and units_of(got) <= arg,
     "$sorted": _is_sorted,
+    "$texts": lambda arg, got: _texts(got) == sorted(arg),
     "$unique": _is_unique,
+    "$wellFormed": lambda arg, got: _is_well_formed(got) is arg,
 }

@@ -9,7 +9,7 @@ changes nothing.
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MethodType
@@ -28,13 +28,17 @@ from tests.conformance.matchers import (
 )
 from tests.replica import exchange_records, insert_at_the_end
 
-__all__ = ["Stage", "rows_of", "run_case"]
+__all__ = ["RunnerVerb", "Stage", "rows_of", "run_case"]
 
 DEFAULT_HANDLES = {"m": {"store": "s", "lane": "a", "project": "p"}}
 
 
 def run_case(
-    case: dict[str, Any], directory: Path, *, durability: Durability = "full"
+    case: dict[str, Any],
+    directory: Path,
+    *,
+    durability: Durability = "full",
+    stage_of: "type[Stage] | None" = None,
 ) -> list[str]:
     """Return what is wrong with the product's treatment of a case, a line each.
 
@@ -42,12 +46,13 @@ def run_case(
         case: As in the file.
         directory: An empty one, for the stores and files of the case.
         durability: Of its handles; ``normal`` spares the syncs, which no case sees.
+        stage_of: Knows the operations of its file; None for those of the slots.
 
     """
     try:
         with ExitStack() as stack:
             handles = case["setup"].get("handles", DEFAULT_HANDLES)
-            stage = Stage(directory, handles, durability)
+            stage = (stage_of or Stage)(directory, handles, durability)
             stack.callback(stage.close)
             stage.open_all()
             for number, step in enumerate(case["steps"], 1):
@@ -79,6 +84,9 @@ def rows_of(path: Path) -> dict[str, list[str]]:
 
 class Stage:
     """The handles, stores and files of one case."""
+
+    has_plain_forms = False
+    """Whether an argument's ``$`` word that is no form stands for itself."""
 
     def __init__(
         self,
@@ -120,12 +128,12 @@ class Stage:
     def run(self, step: dict[str, Any]) -> list[str]:
         """Do a step; return the differences from its expectation."""
         name, op = step.get("on", "m"), step["op"]
-        args = resolve(step["args"], self.saved)
+        args = resolve(step["args"], self.saved, has_plain=self.has_plain_forms)
         call = self.call_of(name, op, args)
         expected = resolve_expected(step["expect"], self.saved)
-        if "error" in expected:
+        if isinstance(expected, dict) and "error" in expected:
             with self.unchanged(name, op) as changes:
-                found = _refusal(expected, call)
+                found = self.refusal(expected, call)
             return [f"{op}: {line}" for line in found + changes]
         try:
             actual = call()
@@ -133,8 +141,9 @@ class Stage:
             return [f"{op}: raised {exc.to_dict()}"]
         self.keep(step.get("as"), name, actual)
         # An empty expectation is met by anything but an error, also by a plain string.
-        found = differences(expected, _json_form(actual)) if expected else []
-        return [f"{op}: {line}" for line in found]
+        if expected == {}:
+            return []
+        return [f"{op}: {line}" for line in differences(expected, self.json_of(actual))]
 
     def keep(self, name: str | None, on: str, actual: object) -> None:
         if name is None:
@@ -143,11 +152,14 @@ class Stage:
             self.handles[name] = actual
             self.stores[name] = self.stores[on]
         else:
-            self.saved[name] = _json_form(actual)
+            self.saved[name] = self.json_of(actual)
+
+    def unchanged(self, name: str, op: str) -> AbstractContextManager[list[str]]:
+        """Fill the list, on leaving, with what a refused step changed all the same."""
+        return self._compared(name, op)
 
     @contextmanager
-    def unchanged(self, name: str, op: str) -> Iterator[list[str]]:
-        """Fill the list, on leaving, with what a refused step changed all the same."""
+    def _compared(self, name: str, op: str) -> Iterator[list[str]]:
         changes: list[str] = []
         files = set(self.directory.iterdir())
         path = None if op == "open" else self.path_of(name)
@@ -164,16 +176,41 @@ class Stage:
 
     def call_of(self, name: str, op: str, args: dict[str, Any]) -> Callable[[], Any]:
         """Return the operation of a step, ready to be called."""
-        if op in RUNNER_VERBS:
-            return lambda: RUNNER_VERBS[op](self, name, args)
+        verb = self.verb_of(op)
+        if verb is not None:
+            return lambda: verb(self, name, args)
         handle = self.handles.get(name)
         if handle is None:
             raise UnknownFormError(f"nothing is called {name!r}")
         if op.startswith("slot."):
             label, scope = args.pop("label"), args.pop("scope", None)
-            verb = op.removeprefix("slot.")
-            return lambda: _verb(handle.slot(label, scope), verb)(**args)
+            slot_verb = op.removeprefix("slot.")
+            return lambda: _verb(handle.slot(label, scope), slot_verb)(**args)
         return lambda: _verb(handle, op.removeprefix("."))(**args)
+
+    def verb_of(self, op: str) -> "RunnerVerb | None":
+        """Return an operation of the runner's own."""
+        return RUNNER_VERBS.get(op)
+
+    def refusal(
+        self, expected: dict[str, Any], call: Callable[[], object]
+    ) -> list[str]:
+        """Do what must be refused; return the differences from how it must be."""
+        try:
+            actual = call()
+        except CrdtmemError as exc:
+            return differences(expected, self.json_of(exc), "refusal")
+        return [f"expected an error, got {actual!r}"]
+
+    def json_of(self, value: Any) -> Any:
+        """Return what a reader of the JSON would get; proves that it is JSON."""
+        return json.loads(json.dumps(self.plain_of(value), allow_nan=False))
+
+    def plain_of(self, value: Any) -> Any:
+        """Return a result without its classes."""
+        if isinstance(value, list):
+            return [self.plain_of(item) for item in value]
+        return value.to_dict() if hasattr(value, "to_dict") else value
 
     def reopen(self, name: str, _: dict[str, Any]) -> None:
         self.handles[name].close()
@@ -211,7 +248,9 @@ class Stage:
         return self.handles[name].import_(source, **args)
 
 
-RUNNER_VERBS: dict[str, Callable[[Stage, str, dict[str, Any]], Any]] = {
+RunnerVerb = Callable[[Any, str, dict[str, Any]], Any]
+
+RUNNER_VERBS: dict[str, RunnerVerb] = {
     "exchange": Stage.exchange,
     "export": Stage.export,
     "file": Stage.file,
@@ -228,20 +267,3 @@ def _verb(on: object, name: str) -> Callable[..., Any]:
     if not isinstance(verb, MethodType):
         raise UnknownFormError(f"unknown operation {name!r}")
     return verb
-
-
-def _refusal(expected: dict[str, Any], call: Callable[[], object]) -> list[str]:
-    try:
-        actual = call()
-    except CrdtmemError as exc:
-        return differences(expected, _json_form(exc), "refusal")
-    return [f"expected an error, got {actual!r}"]
-
-
-def _json_form(value: Any) -> Any:
-    """Return what a reader of the JSON would get; proves that it is JSON."""
-    if isinstance(value, list):
-        return [_json_form(item) for item in value]
-    if hasattr(value, "to_dict"):
-        value = value.to_dict()
-    return json.loads(json.dumps(value, allow_nan=False))

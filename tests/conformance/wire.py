@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
+from crdtmem import sealing
 from crdtmem.errors import RecordMalformedError, RemoteProtocolError
 from crdtmem.protocol import messages, records
 from crdtmem.protocol.client import ClientSession
@@ -270,6 +271,44 @@ def _token(vector: dict[str, Any]) -> list[str]:
     ]
 
 
+def _key(vector: dict[str, Any]) -> list[str]:
+    keys = sealing.derive_keys(bytes.fromhex(vector["nk"]), vector["namespace"])
+    return [
+        line
+        for name, value in keys._asdict().items()
+        for line in differences(vector[f"k_{name}"], value.hex(), name)
+    ]
+
+
+def _enc_doc_tag(vector: dict[str, Any]) -> list[str]:
+    name_key = bytes.fromhex(vector["k_name"])
+    tag = sealing.sealed_doc_tag(name_key, vector["doc_kind"], vector["name"])
+    return differences(vector["doc_tag"], tag.hex(), "doc_tag")
+
+
+def _sealed_record(vector: dict[str, Any]) -> list[str]:
+    namespace, record = vector["namespace"], bytes.fromhex(vector["hex"])
+    keys = sealing.derive_keys(bytes.fromhex(vector["nk"]), namespace)
+    header = records.parse_header(record)
+    envelope = bytes.fromhex(vector["envelope"])
+    random = bytes.fromhex(vector["random"])
+    sealed = sealing.seal_record(keys, namespace, header, envelope, random)
+    opened = sealing.open_record(keys, namespace, header, record)
+    name = records.record_id(namespace, record)
+    return [
+        *differences(vector["fields"], _fields_of(asdict(header)), "decoded"),
+        *differences(vector["envelope"], opened.hex(), "opened"),
+        *differences(vector["hex"], sealed.hex(), "sealed"),
+        *differences(vector["record_id"], name.hex(), "record_id"),
+    ]
+
+
+def _padme(vector: dict[str, Any]) -> list[str]:
+    return differences(
+        vector["padded"], sealing.padded_size(vector["length"]), "padded"
+    )
+
+
 CHECKERS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "uint": _uint,
     "uint_invalid": _uint_invalid,
@@ -288,4 +327,8 @@ CHECKERS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "frame_invalid": _frame_invalid,
     "stream": _stream,
     "token": _token,
+    "key": _key,
+    "enc_doc_tag": _enc_doc_tag,
+    "sealed_record": _sealed_record,
+    "padme": _padme,
 }

@@ -410,12 +410,23 @@ def test_presence_of_others_is_news_if_its_counter_is_higher():
     session = joined_session()
     shown = wire.Presence(1, RELAY, EPOCH, 5, 9, b"x")
     other = replace(shown, incarnation=RELAY, counter=1)
-    news = PresenceChanged("team", RELAY, EPOCH, 9, b"x")
+    news = PresenceChanged("team", RELAY, EPOCH, 9, b"x", 5)
 
     assert give(session, shown) == [news]
     assert give(session, shown, replace(shown, counter=4)) == []
-    assert give(session, other) == [replace(news, incarnation=RELAY)]
-    assert give(session, replace(shown, counter=6)) == [news]
+    assert give(session, other) == [replace(news, incarnation=RELAY, counter=1)]
+    assert give(session, replace(shown, counter=6)) == [replace(news, counter=6)]
+
+
+def test_a_presence_is_sealed_for_its_counter_each_time_it_is_told():
+    session = joined_session()
+    session.set_presence("team", b"x", 1.0, seal=lambda n, blob: b"%d %b" % (n, blob))
+    session.tick(15.0)
+
+    told = [m for m in said(session) if isinstance(m, wire.Presence)]
+    assert [m.blob for m in told] == [b"1000 x", b"15000 x"]
+    session.set_presence("team", b"", 15.0, seal=lambda *_: b"never")
+    assert [m.blob for m in said(session) if isinstance(m, wire.Presence)] == [b""]
 
 
 def test_the_senders_of_presence_are_told_apart_up_to_a_bound():

@@ -46,24 +46,27 @@ NAMES = {
     "Diff": "fromRev toRev unified added removed truncated",
     "DoctorCheck": "id status label? scope? message hint",
     "DoctorReport": "ok checks",
-    "ExportReport": "slots history bytes",
+    "ExportReport": "slots history bytes items?",
     "Headroom": HEADROOM,
     "History": "label scope entries current more",
     "HistoryEntry": "id label scope at operation lane size rev contentHash preview"
     " undoable undone? content?",
-    "ImportReport": "slots bad ignored truncated dryRun",
+    "ImportReport": "slots bad ignored truncated dryRun sets?",
+    "ImportedSet": "set partition scope action added updated same differing deleted"
+    " code?",
     "ImportedSlot": "label scope action code?",
     "LeaseStatus": "held pid command since",
     "LineRange": "from to total",
     "LinkStatus": "local remote url state since cursor head lag unsent lastError"
     " lastInSyncAt quarantined held blocked locked skipped alarms",
+    "ObservationStatus": "buffered dropped",
     "ProjectInfo": "project slots updatedAt",
     "SlotView": f"{HEADROOM} label scope content? description pinned readOnly"
     f" appendOnly createdAt updatedAt template? shadows? quarantined? unseen? lines?"
     f" {CALL}",
     "StoreStatus": "path replica project projectSource lane durability schema"
     " schemaVersion slots records bytes walBytes historyKeep readOnly warnings"
-    " sync",
+    " sync observations",
     "SyncAlarm": "code at detail",
     "SyncFault": "code message at permanent",
     "SyncStatus": "lease links",
@@ -134,10 +137,11 @@ def test_results_of_a_real_run_are_valid_and_take_no_other_key(
         "Headroom",
         "LineRange",
     }
-    inner |= {"ImportedSlot", "Undone", "UndoneEntry", "Unseen", "Conflict"}
+    inner |= {"ImportedSet", "ImportedSlot", "Undone", "UndoneEntry", "Unseen"}
+    inner |= {"Conflict"}
     # Held against their schema where a relay runs: tests/cli/test_sync.py.
     inner |= {"LeaseStatus", "LinkStatus", "SyncAlarm", "SyncFault", "SyncStatus"}
-    inner |= {"UnsentWrites"}
+    inner |= {"ObservationStatus", "UnsentWrites"}
     assert seen | inner == set(NAMES)
     for result in results:
         adapter = TypeAdapter(type(result))

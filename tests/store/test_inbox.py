@@ -359,7 +359,7 @@ def test_a_record_of_another_kind_of_doc_touches_no_slot(store):
 
     assert receive(store, NAMESPACE, [Record(FOREIGN, 1, envelope, 0)]) == 1
     assert texts(store) == {"plan": "mine\n"}
-    assert quarantined(store) == [("doc-kind", b"\0\0")]
+    assert quarantined(store) == [("doc-error", b"\0\0")]
 
 
 def batch_of(*writes):

@@ -66,7 +66,7 @@ EMOJI = "a🎉b\n"
 def forged(store):
     """Return records that must not be applied, each with its code and its doc."""
     good = envelope_of(behind(store))
-    sets = replace(good, doc_kind=DocKind.MEMORY_SET)
+    no_set = replace(good, doc_kind=DocKind.MEMORY_SET)
     own = own_client(store)
     beyond = update(deletes=[(own, [(5, 9)])])
     half = update(deletes=[(FOREIGN_CLIENT, [(1, 1)])])
@@ -94,7 +94,7 @@ def forged(store):
             "tag-mismatch",
             1,
         ),
-        "a memory set": (sealed(sets), "doc-kind", 0),
+        "no name of a set": (sealed(no_set), "invalid-name", 0),
         "no label": (sealed(envelope_of(NEW, label="No Label")), "invalid-label", 0),
         "no record": (b"\x02" + sealed(good)[1:], "record-malformed", 0),
         "nothing": (b"", "record-malformed", 0),
@@ -112,8 +112,8 @@ def replace_state(store, **fields):
     [
         "an unknown origin", "a delete of the future", "no update", "half an emoji",
         "a counter", "another text", "a bad envelope", "a state for a write", "a seal",
-        "another doc's tag", "another doc under this tag", "a memory set", "no label",
-        "no record", "nothing",
+        "another doc's tag", "another doc under this tag", "no name of a set",
+        "no label", "no record", "nothing",
     ],
 )  # fmt: skip
 def test_a_refused_record_waits_and_holds_up_its_doc_alone(store, relayed, fault):

@@ -81,7 +81,7 @@ def look_up(store):
     doc = slot(store, "mine").doc
     with store.writing() as transaction:
         connection = transaction.connection
-        note_doc(connection, link.link, doc)
+        note_doc(connection, link, doc)
         pass_snapshot(connection, link, 9, doc_tag(DocKind.SLOT, "mine"))
         assert seen_tag(connection, link, bytes(32)) is None
         assert not has_hole(connection, link, doc)

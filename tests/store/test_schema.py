@@ -25,18 +25,32 @@ TABLES = {
     "event",
     "held",
     "history",
+    "item",
+    "item_archive",
+    "item_history",
     "link",
     "log",
     "mirror",
     "mirror_file",
     "mirror_retired",
     "mirror_text",
+    "mset",
     "outbox",
     "pin",
     "pin_step",
     "quarantine",
     "request",
+    "search_doc",
+    # FTS5 makes the last four for the first.
+    "search_index",
+    "search_index_config",
+    "search_index_data",
+    "search_index_docsize",
+    "search_index_idx",
+    "search_pending",
+    "search_row",
     "seen",
+    "set_claim",
     "slot",
     # SQLite's own, of the events' numbers.
     "sqlite_sequence",
@@ -44,6 +58,7 @@ TABLES = {
     "stream",
     "sync_doc",
     "sync_seen",
+    "version",
 }
 MADE: dict[str, Any] = {
     "replica": b"r" * 16,
@@ -182,10 +197,14 @@ def as_of(version, path):
         older.execute(migration)
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table'"
     kept = {*older.execute(tables), ("sqlite_sequence",)}
-    for (name,) in {*connection.execute(tables)} - kept:
-        connection.execute(f"DROP TABLE {name}")
-    # Version 3 has added it.
-    connection.execute("ALTER TABLE log DROP COLUMN note")
+    for (name,) in sorted({*connection.execute(tables)} - kept):
+        # With a table of the full-text search its own tables go.
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+    for (name,) in older.execute(tables):
+        columns = f"SELECT name FROM pragma_table_info('{name}')"
+        # SQLite's own may not be altered, and are the same.
+        for (added,) in {*connection.execute(columns)} - {*older.execute(columns)}:
+            connection.execute(f"ALTER TABLE {name} DROP COLUMN {added}")
     connection.pragma("user_version", version)
     connection.close()
     older.close()

@@ -405,9 +405,9 @@ def test_a_connection_that_does_not_close_is_made_anew_all_the_same(folder, capl
 
 def test_the_log_is_copied_back_once_it_is_long(store):
     append(store, "plan", "one")
-    fill(store, (CHECKPOINT_PASSIVE_PAGES - 100) * PAGE_BYTES)
+    fill(store, (CHECKPOINT_PASSIVE_PAGES - 200) * PAGE_BYTES)
     before = sizes(store)
-    fill(store, 200 * PAGE_BYTES)
+    fill(store, 300 * PAGE_BYTES)
     after = sizes(store)
     append(store, "plan", "two")
 

@@ -1,8 +1,13 @@
-"""A relay without sockets, and stores that are synced with it."""
+"""A relay without sockets and stores synced with it; children for real ones."""
 
 import pytest
 
+from tests import scripts
+from tests.child import Children
+from tests.sync.sealed import ONE
 from tests.sync.sites import Relay, Site
+
+CREW = 3
 
 
 @pytest.fixture
@@ -34,3 +39,42 @@ def pair(site):
     bob.append("plan", "bob 1")
     ann.relay.run()
     return ann, bob
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    with Children() as children:
+        yield children
+
+
+@pytest.fixture
+def crew(nursery):
+    """Give children with nothing to do; those of earlier tests are used again."""
+    found = nursery.idle()[:CREW]
+    new = [nursery.spawn() for _ in range(CREW - len(found))]
+    for child in new:
+        child.start(scripts.load_for_sync)
+    for child in new:
+        child.result()
+    return found + new
+
+
+@pytest.fixture
+def sealed_pair(site):
+    """Two machines that share a key and are in step."""
+    ann, bob = site("ann", keys=ONE), site("bob", keys=ONE)
+    ann.append("plan", "ann 1")
+    ann.connect()
+    bob.connect()
+    bob.append("plan", "bob 1")
+    ann.relay.run()
+    return ann, bob
+
+
+@pytest.fixture
+def victim(sealed_pair, site):
+    """A machine with the key that has read the log, and gets the rest from a test."""
+    cy = site("cy", keys=ONE)
+    cy.connect()
+    cy.relay.cut(cy)
+    return cy

@@ -18,13 +18,14 @@ from crdtmem.protocol.messages import (
 )
 from crdtmem.protocol.records import parse_header
 from crdtmem.protocol.relaying import Grant, Scope
+from crdtmem.sealing import Keyring, Sealer
 from crdtmem.session import Session
 from crdtmem.store.links import add_link, find_link, remove_link
 from crdtmem.store.outbox import unsent_counts
 from crdtmem.store.store import Store
 from crdtmem.sync.engine import Engine
 from relay.core import RelayCore
-from relay.effects import Append, Close, Join, Match, Send
+from relay.effects import Announce, Append, Close, Join, Match, Send
 from relay.storage.memory import MemoryStorage
 
 __all__ = ["ALL", "PROJECT", "REMOTE", "URL", "Relay", "Site"]
@@ -171,6 +172,9 @@ class Relay:
                 for frame in effect.frames:
                     self._deliver(effect.conn, frame)
                 self.drop(effect.conn, effect.code, effect.reason)
+            case Announce():
+                # There is no other process of this relay.
+                pass
             case _:
                 self.core.completed(effect.effect, run_now(self._ask(effect)), self.now)
 
@@ -205,11 +209,15 @@ class Relay:
 
 
 class Site:
-    """A machine: a store, a lane, and the engine that syncs it."""
+    """A machine: a store, a lane, and the engine that syncs it.
 
-    def __init__(self, folder, name, relay, *, is_linked=True):
+    With ``keys``, secrets by their ids, its namespace is encrypted.
+    """
+
+    def __init__(self, folder, name, relay, *, is_linked=True, keys=None):
         self.name = name
         self.relay = relay
+        self.keys = keys
         self.path = folder / name / "store.db"
         self.open()
         if is_linked:
@@ -218,6 +226,14 @@ class Site:
     def open(self):
         self.store = Store(self.path, durability="normal")
         self.memory = Memory(Session(self.store, self.name, PROJECT))
+        self.take_keys(self.keys)
+
+    def take_keys(self, keys):
+        """Have other keys from the next connection on; None for none."""
+        self.keys = keys
+        self.store.sealers.clear()
+        if keys is not None:
+            self.store.sealers[PROJECT] = Sealer(REMOTE, Keyring(keys))
 
     def link(self, remote=REMOTE, namespace=PROJECT, url=URL):
         add_link(
@@ -226,7 +242,7 @@ class Site:
             remote=remote,
             url=url,
             token_file="",
-            options={},
+            options={} if self.keys is None else {"encrypted": True},
         )
         self.make_engine()
 

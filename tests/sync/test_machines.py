@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests import scripts
-from tests.child import PATIENCE_S, ROOT, Children
+from tests.child import PATIENCE_S, ROOT
 from tests.conftest import PROFILE
 from tests.fleet import fleet
 from tests.machines import KILLED, SLOT, free_port, now_ms, proxied
@@ -23,9 +22,12 @@ from tests.scenarios import opened
 
 pytestmark = pytest.mark.process
 
-CREW = 3
 SOAKS = {"default": 1, "campaign": 60}[PROFILE]
 IS_CAMPAIGN = PROFILE == "campaign"
+NAMESPACES = {"default": ["plain"], "campaign": ["plain", "encrypted"]}[PROFILE]
+"""How the namespaces of the machines are; a small part of it all is encrypted always,
+in test_encrypted_machines."""
+
 SYNC_POINTS = {
     "write.before-commit": 2,
     "write.after-commit": 1,
@@ -81,28 +83,10 @@ ENDINGS = {"default": [0, 1, 3], "campaign": [n % 5 for n in range(100)]}[PROFIL
 """How many acknowledgements come before the relay is told to end."""
 
 
-@pytest.fixture(scope="module")
-def nursery():
-    with Children() as children:
-        yield children
-
-
-@pytest.fixture
-def crew(nursery):
-    """Give children with nothing to do; those of earlier tests are used again."""
-    found = nursery.idle()[:CREW]
-    new = [nursery.spawn() for _ in range(CREW - len(found))]
-    for child in new:
-        child.start(scripts.load_for_sync)
-    for child in new:
-        child.result()
-    return found + new
-
-
-@pytest.fixture
-def pair(crew):
+@pytest.fixture(params=NAMESPACES)
+def pair(crew, request):
     """Two machines that hold the same."""
-    with fleet(crew, "a", "b") as world:
+    with fleet(crew, "a", "b", is_encrypted=request.param == "encrypted") as world:
         world.write("a")
         world.settle()
         yield world

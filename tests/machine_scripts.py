@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import relay
+from crdtmem.errors import StorageUnreachableError
 from crdtmem.protocol.serving import JOIN_REFUSALS, PUT_REFUSALS
 from tests.killpoints import replace_function
 
@@ -73,11 +74,15 @@ def serve_relay(
         "relay.storage.sqlite.aging", "drop_payloads", lambda *_: link.report("swept")
     )
     path = Path(folder)
-    status = serve_place(
-        Place(path, replace(read_config(path), port=port)),
-        is_restored=is_restored,
-        on_ready=lambda port: link.report("listening", pid=os.getpid(), port=port),
-    )
+    try:
+        status = serve_place(
+            Place(path, replace(read_config(path), port=port)),
+            is_restored=is_restored,
+            on_ready=lambda port: link.report("listening", pid=os.getpid(), port=port),
+        )
+    except StorageUnreachableError as error:
+        # As the command ends where its database is away.
+        os._exit(error.exit_status)
     if status:
         raise SystemExit(status)
 

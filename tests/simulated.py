@@ -3,9 +3,11 @@
 Each part does one thing when it is told to, and nothing by itself.
 """
 
+import random
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +26,7 @@ from relay.core import RelayCore
 from relay.effects import Append, Close, Effect, Join, Match, Read, Send
 from relay.storage.memory import MemoryStorage
 from tests.killpoints import replace_function
+from tests.scratch import scratch
 
 if TYPE_CHECKING:
     from tests.simulator import World
@@ -98,6 +101,18 @@ class Wire:
         self.close_code = 0
 
 
+@cache
+def empty_store() -> bytes:
+    """Return the file of a store that nobody has written to; it is a copy, thus."""
+    chance = random.getstate()
+    with scratch() as folder:
+        path = folder / "store.db"
+        Store(path).close()
+        found = path.read_bytes()
+    random.setstate(chance)
+    return found
+
+
 class Site:
     """A machine: a store, its lanes, and the engine that syncs it."""
 
@@ -116,6 +131,10 @@ class Site:
         self.open()
 
     def open(self) -> None:
+        if not self.path.exists():
+            # Making the tables takes longer than much of what follows.
+            self.path.touch(mode=0o600)
+            self.path.write_bytes(empty_store())
         self.store = CrashingStore(self.path, clock_ms=lambda: self.world.wall_ms)
         self.lanes = {
             lane: Memory(Session(self.store, f"{self.name}.{lane}", "p"))

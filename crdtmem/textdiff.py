@@ -60,11 +60,11 @@ class UnifiedDiff:
 def diff_lines(old: str, new: str) -> list[tuple[int, int, str]]:
     """Say how one file becomes another, in whole lines.
 
-    Lines that are unique in both files, and in the same order in both, stay; where the
-    orders differ, as many of them as possible. Between them as many lines as possible
-    stay, unless that costs more than ``DIFF_TABLE_BYTES``: then what lies between two
-    of them is replaced as a whole, less its equal ends. So the result is always right
-    and, only for many thousand repeated lines, not always the smallest.
+    Lines that are unique in both files, blank ones aside, and in the same order in both
+    stay; where the orders differ, as many of them as possible. Between them as many
+    lines as possible stay, unless that costs more than ``DIFF_TABLE_BYTES``: then what
+    lies between two of them is replaced as a whole, less its equal ends. So the result
+    is always right and, only for many thousand repeated lines, not always the smallest.
 
     A last line without a newline is a line of its own kind, equal only to its like.
 

@@ -8,7 +8,6 @@ __all__ = [
     "EMBEDDING_DIM_MAX",
     "FILTER_CONDITIONS_MAX",
     "FILTER_LEVELS",
-    "HYBRID_ROWS",
     "INDEX_BATCH_ROWS",
     "INDEX_PENDING_ROWS",
     "INDEX_ROWS",
@@ -223,6 +222,3 @@ INDEX_VECTORS_ROWS = 256
 
 EMBEDDING_DIM_MAX = 4_096
 """Longest vector: what the largest models give."""
-
-HYBRID_ROWS = 200
-"""Hits of each kind that are merged into one list."""

@@ -16,6 +16,8 @@ Where the checkpoint is damaged the same is done on an empty document.
 """
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import apsw
@@ -46,6 +48,7 @@ from crdtmem.textdiff import diff_lines
 
 __all__ = [
     "LANE",
+    "first_damaged_row",
     "quarantine_rows",
     "quarantine_state",
     "quarantine_strays",
@@ -146,7 +149,7 @@ def _replayed(connection: apsw.Connection, doc: int, checkpoint: Checkpoint) -> 
     if known is None:
         return _Replay(empty_checkpoint(checkpoint), None, 0)
     document = SlotDoc.load(0, known.state)
-    cut = _catch_up(connection, doc, document, known)
+    cut = first_damaged_row(connection, doc, known.lsn, partial(_take, document))
     return _Replay(known, document if cut is None else None, cut)
 
 
@@ -168,13 +171,21 @@ def _as_made(checkpoint: Checkpoint) -> Checkpoint | None:
     return other if other.digest == other.expected_digest else None
 
 
-def _catch_up(
-    connection: apsw.Connection, doc: int, document: SlotDoc, checkpoint: Checkpoint
+def first_damaged_row(
+    connection: apsw.Connection, doc: int, after: int, take: Callable[[LogRow], None]
 ) -> int | None:
-    """Apply the records one by one; return the step of the first damaged one."""
+    """Take a doc's records one by one; return the step of the first damaged one.
+
+    Args:
+        connection: The store's.
+        doc: The doc.
+        after: The step behind which they begin.
+        take: Gets each record; raises one of DAMAGE for one that is damaged.
+
+    """
     steps: list[Any] = connection.execute(
         "SELECT lsn FROM log WHERE doc = :doc AND lsn > :after ORDER BY lsn",
-        {"doc": doc, "after": checkpoint.lsn},
+        {"doc": doc, "after": after},
     ).fetchall()
     for (lsn,) in steps:
         try:
@@ -182,12 +193,16 @@ def _catch_up(
             rows: list[Any] = connection.execute(
                 "SELECT * FROM log WHERE lsn = :lsn", {"lsn": lsn}
             ).fetchall()
-            found = [LogRow(*row) for row in rows]
-            catch_up(document, found)
-            document.check()
+            for row in rows:
+                take(LogRow(*row))
         except DAMAGE:
             return int(lsn)
     return None
+
+
+def _take(document: SlotDoc, row: LogRow) -> None:
+    catch_up(document, [row])
+    document.check()
 
 
 def _rebuild(transaction: Transaction, row: SlotRow, cut: int | None) -> str:

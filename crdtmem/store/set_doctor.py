@@ -28,7 +28,12 @@ from crdtmem.protocol.records import DocKind
 from crdtmem.store.documents import intact_checkpoint
 from crdtmem.store.inspection import DAMAGE, empty_checkpoint, number_problems
 from crdtmem.store.log import load_checkpoint, log_of, save_checkpoint
-from crdtmem.store.repair import LANE, quarantine_rows, quarantine_state
+from crdtmem.store.repair import (
+    LANE,
+    first_damaged_row,
+    quarantine_rows,
+    quarantine_state,
+)
 from crdtmem.store.rows import LogRow
 from crdtmem.store.set_docs import catch_up_items, load_items
 from crdtmem.store.set_history import ItemCommit
@@ -205,20 +210,11 @@ def _first_damaged(connection: apsw.Connection, doc: int) -> int | None:
         document.check()
     except DAMAGE:
         return 0
-    steps: list[Any] = connection.execute(
-        "SELECT lsn FROM log WHERE doc = :doc AND lsn > :after ORDER BY lsn",
-        {"doc": doc, "after": checkpoint.lsn},
-    ).fetchall()
-    for (lsn,) in steps:
-        try:
-            # One row a statement: one that cannot be read must not hide the others.
-            rows: list[Any] = connection.execute(
-                "SELECT * FROM log WHERE lsn = :lsn", {"lsn": lsn}
-            ).fetchall()
-            catch_up_items(document, [LogRow(*row) for row in rows])
-        except DAMAGE:
-            return int(lsn)
-    return None
+
+    def take(row: LogRow) -> None:
+        catch_up_items(document, [row])
+
+    return first_damaged_row(connection, doc, checkpoint.lsn, take)
 
 
 def _rebuilt_document(

@@ -28,6 +28,7 @@ from crdtmem.protocol.relaying import (
 )
 from relay.auth import check_token, grant_for
 from relay.storage import HeadHint, Hearing, SweepReport, TokenChange, TokenRow
+from relay.storage.rows import fresh_row
 from relay.storage.rules import Standing, StorageLimits, is_cover, refusal_of
 
 __all__ = ["MemoryStorage"]
@@ -292,18 +293,12 @@ class MemoryStorage:
         if is_cover(header):
             doc.snap_seq, doc.covered = seq, header.base
             self._mark(ns, header.doc_tag, header.base)
-        row = LogRow(
+        row = fresh_row(
             seq,
-            record.record_id,
             chain_next(chain, seq, record.record_id),
-            header.kind,
-            header.base,
-            header.doc_tag,
-            header.replica_id,
-            header.replica_seq,
-            record.record,
-            doc.snap_seq == seq,
-            doc.has_dropped,
+            record,
+            doc.snap_seq,
+            has_dropped=doc.has_dropped,
         )
         ns.rows.append(row)
         ns.live_bytes += size_bytes

@@ -20,6 +20,7 @@ from crdtmem.protocol.relaying import (
     PutResult,
     Sample,
 )
+from relay.storage.rows import fresh_row
 from relay.storage.rules import Standing, StorageLimits, is_cover, refusal_of
 
 __all__ = ["append_group"]
@@ -251,18 +252,10 @@ class _Group:
         self._stored[put.replica_id, header.replica_seq] = _Stored(
             record.record_id, Sample(ns.head, ns.chain)
         )
-        return LogRow(
-            ns.head,
-            record.record_id,
-            ns.chain,
-            header.kind,
-            header.base,
-            header.doc_tag,
-            header.replica_id,
-            header.replica_seq,
-            data,
-            doc is not None and doc.snap_seq == ns.head,
-            doc is not None and doc.has_dropped,
+        if doc is None:
+            return fresh_row(ns.head, ns.chain, record, 0, has_dropped=False)
+        return fresh_row(
+            ns.head, ns.chain, record, doc.snap_seq, has_dropped=doc.has_dropped
         )
 
     def _note_doc(self, doc: _Doc, record: PutRecord) -> None:

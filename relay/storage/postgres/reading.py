@@ -1,6 +1,5 @@
 """Reads of a relay's log, each by one statement: one state, a committed one."""
 
-import struct
 from collections.abc import Sequence
 
 import asyncpg
@@ -8,17 +7,14 @@ import asyncpg
 from crdtmem.protocol.records import HEADER_BYTES
 from crdtmem.protocol.relaying import (
     JoinState,
-    LogRow,
     LogSlice,
     RewindCause,
     Sample,
 )
+from relay.storage.rows import kept_row
 
 __all__ = ["join_state", "matching", "read_slice"]
 
-# Of a header that was checked when its record came: kind, doc_tag, replica_id,
-# replica_seq and base. Its record may be gone, so parse_header cannot read it.
-_HEADER = struct.Struct(">xB2x16s16sQQ")
 _ID_BYTES = 32
 
 
@@ -82,7 +78,7 @@ async def read_slice(
         _PAGE, ns_no, after, records, octets, HEADER_BYTES, _ID_BYTES
     )
     # Without any row of the log, that of the namespace stands alone.
-    rows = tuple(_log_row(*row[1:]) for row in found if row[1] is not None)
+    rows = tuple(kept_row(*row[1:]) for row in found if row[1] is not None)
     return LogSlice(ns_no, rows, found[0][0])
 
 
@@ -105,28 +101,3 @@ LEFT JOIN crdtmem.doc ON doc.ns_no = $1 AND doc.doc_tag = page.doc_tag
 WHERE ns.ns_no = $1
 ORDER BY page.seq
 """
-
-
-def _log_row(
-    seq: int,
-    record_id: bytes,
-    chain: bytes,
-    header: bytes,
-    payload: bytes | None,
-    snap_seq: int | None,
-    dropped_seq: int | None,
-) -> LogRow:
-    kind, doc_tag, replica_id, replica_seq, base = _HEADER.unpack_from(header)
-    return LogRow(
-        seq,
-        record_id,
-        chain,
-        kind,
-        base,
-        doc_tag,
-        replica_id,
-        replica_seq,
-        None if payload is None else header + payload,
-        snap_seq == seq,
-        bool(dropped_seq),
-    )

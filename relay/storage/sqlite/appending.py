@@ -17,6 +17,7 @@ from crdtmem.protocol.relaying import (
     PutResult,
     Sample,
 )
+from relay.storage.rows import fresh_row
 from relay.storage.rules import Standing, StorageLimits, is_cover, refusal_of
 from relay.storage.sqlite.rows import Doc, Known, Namespace, Replica
 from relay.storage.sqlite.schema import SEQ_BITS
@@ -187,18 +188,10 @@ class Group:
         self._namespaces[ns.ns_no] = ns
         self._replicas[replica.replica_no] = replica, token_id
         self._stored += 1
-        return LogRow(
-            ns.head,
-            record.record_id,
-            ns.chain,
-            header.kind,
-            header.base,
-            header.doc_tag,
-            header.replica_id,
-            header.replica_seq,
-            data,
-            doc is not None and doc.snap_seq == ns.head,
-            doc is not None and doc.dropped_seq > 0,
+        if doc is None:
+            return fresh_row(ns.head, ns.chain, record, 0, has_dropped=False)
+        return fresh_row(
+            ns.head, ns.chain, record, doc.snap_seq, has_dropped=doc.dropped_seq > 0
         )
 
     def _count_others(self, ns: Namespace, replica: Replica, put: Put) -> int:

@@ -1,6 +1,5 @@
 """Reads of a relay's log, each in one read transaction: one state, a committed one."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,13 +12,11 @@ from crdtmem.protocol.relaying import (
     RewindCause,
     Sample,
 )
+from relay.storage.rows import kept_row
 from relay.storage.sqlite.schema import SEQ_BITS
 
 __all__ = ["find_namespace", "join_state", "matching", "read_slice"]
 
-# Of a header that was checked when its record came: kind, doc_tag, replica_id,
-# replica_seq and base. Its record may be gone, so parse_header cannot read it.
-_HEADER = struct.Struct(">xB2x16s16sQQ")
 _SEQ_MASK = (1 << SEQ_BITS) - 1
 
 
@@ -83,7 +80,7 @@ def read_slice(
                 "records": records,
             },
         ):
-            found = _log_row(*row)
+            found = kept_row(row[0] & _SEQ_MASK, *row[1:])
             octets -= len(found.record or found.record_id)
             if octets < 0 and rows:
                 break
@@ -121,29 +118,3 @@ def _chain_at(
         "SELECT chain FROM log WHERE id = :id", {"id": ns_no << SEQ_BITS | seq}
     ).get
     return found
-
-
-def _log_row(
-    row_id: int,
-    record_id: bytes,
-    chain: bytes,
-    header: bytes,
-    payload: bytes | None,
-    snap_seq: int | None,
-    dropped_seq: int | None,
-) -> LogRow:
-    kind, doc_tag, replica_id, replica_seq, base = _HEADER.unpack_from(header)
-    seq = row_id & _SEQ_MASK
-    return LogRow(
-        seq,
-        record_id,
-        chain,
-        kind,
-        base,
-        doc_tag,
-        replica_id,
-        replica_seq,
-        None if payload is None else header + payload,
-        snap_seq == seq,
-        bool(dropped_seq),
-    )

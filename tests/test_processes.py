@@ -18,7 +18,7 @@ import pytest
 import crdtmem.aio
 from crdtmem.headroom import content_hash
 from tests import scripts
-from tests.child import Children, barrier
+from tests.child import barrier
 from tests.conftest import PROFILE
 from tests.oracle import judge, token
 from tests.scenarios import opened
@@ -32,25 +32,6 @@ ROUNDS = {"default": 3, "campaign": 100}[PROFILE]
 KILLS = {"default": 10, "campaign": 200}[PROFILE]
 LOG_BYTES = 66 * 2**20
 """The log is emptied from 64 MiB on; one write may come on top."""
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Children() as children:
-        yield children
-
-
-@pytest.fixture
-def crew(nursery):
-    """Give idle children; those of earlier tests are used again."""
-    idle = nursery.idle()
-
-    def of(size):
-        while len(idle) < size:
-            idle.append(nursery.spawn())
-        return idle[:size]
-
-    return of
 
 
 @pytest.fixture

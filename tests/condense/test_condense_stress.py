@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests import scripts
-from tests.child import Children, barrier
+from tests.child import barrier
 from tests.condense.stress_scripts import (
     BASE,
     SLOT,
@@ -42,12 +42,6 @@ MANY_APPENDS = {"default": 150, "campaign": 9_000}[PROFILE]
 HOOKED_PASSES = {"default": 2, "campaign": 143}[PROFILE]
 KILLS = {"default": len(POINTS), "campaign": 200}[PROFILE]
 LATER = timedelta(hours=2)
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Children() as children:
-        yield children
 
 
 @pytest.fixture

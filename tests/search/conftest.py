@@ -1,44 +1,12 @@
 """What the tests of search share: handles on a store, and sets in it."""
 
-import itertools
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
 import pytest
 
-import crdtmem
-from crdtmem.errors import CrdtmemError
 from crdtmem.store.indexing import index_pending
-from tests.conformance.slots import rows_of
+from tests.sets import conftest as sets
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def open_lane(tmp_path):
-    """Open a handle for a lane; the clock ticks a millisecond a look."""
-    ticks = itertools.count()
-
-    def clock():
-        return START + timedelta(milliseconds=next(ticks))
-
-    with ExitStack() as stack:
-
-        def open_lane(lane="a", *, store="s", project="p", **settings):
-            options: Any = {"clock": clock, "durability": "normal"} | settings
-            path = tmp_path / store / "store.db"
-            memory = crdtmem.open(path, lane=lane, project=project, **options)
-            stack.callback(memory.close)
-            return memory
-
-        yield open_lane
-
-
-@pytest.fixture
-def memory(open_lane):
-    """The handle of lane a on a fresh store."""
-    return open_lane()
+blank, open_lane, memory = sets.blank, sets.open_lane, sets.memory
+unchanged, refusal = sets.unchanged, sets.refusal
 
 
 @pytest.fixture
@@ -61,21 +29,3 @@ def index(memory):
         return index_pending(memory.store, rows, wait_s=5)
 
     return index
-
-
-@pytest.fixture
-def refusal(memory):
-    """Make a call that must be refused and must change nothing; return the error."""
-
-    @contextmanager
-    def unchanged():
-        before = rows_of(memory.path)
-        yield
-        assert rows_of(memory.path) == before
-
-    def refusal(verb, *args, **options):
-        with unchanged(), pytest.raises(CrdtmemError) as caught:
-            verb(*args, **options)
-        return caught.value
-
-    return refusal

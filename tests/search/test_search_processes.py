@@ -7,7 +7,6 @@ import pytest
 
 from crdtmem.store.indexing import count_pending, index_faults
 from tests import scripts
-from tests.child import Children
 from tests.conftest import PROFILE
 from tests.scenarios import opened
 from tests.scratch import scratch
@@ -24,12 +23,6 @@ KILLS = {
     ],
 }[PROFILE]
 ITEMS = 130
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Children() as children:
-        yield children
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from crdtmem.sets.values import CompactionPolicy
 from tests import scripts
-from tests.child import ChildError, Children, barrier
+from tests.child import ChildError, barrier
 from tests.conftest import PROFILE
 from tests.powercut import PowerCut
 from tests.scenarios import opened
@@ -38,25 +38,6 @@ POINTS = [
     ("write.after-commit", 2),
 ]
 ALL = ENDLESS = 10_000
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Children() as children:
-        yield children
-
-
-@pytest.fixture
-def crew(nursery):
-    """Give idle children; those of earlier tests are used again."""
-    idle = nursery.idle()
-
-    def of(size):
-        while len(idle) < size:
-            idle.append(nursery.spawn())
-        return idle[:size]
-
-    return of
 
 
 @pytest.fixture

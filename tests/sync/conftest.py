@@ -29,16 +29,20 @@ def site(tmp_path, relay):
         each.close()
 
 
-@pytest.fixture
-def pair(site):
-    """Two machines that are in step: one slot with a line of each."""
-    ann, bob = site("ann"), site("bob")
+def in_step(ann, bob):
+    """Return two machines once they have one slot with a line of each."""
     ann.append("plan", "ann 1")
     ann.connect()
     bob.connect()
     bob.append("plan", "bob 1")
     ann.relay.run()
     return ann, bob
+
+
+@pytest.fixture
+def pair(site):
+    """Two machines that are in step."""
+    return in_step(site("ann"), site("bob"))
 
 
 @pytest.fixture(scope="session")
@@ -62,13 +66,7 @@ def crew(nursery):
 @pytest.fixture
 def sealed_pair(site):
     """Two machines that share a key and are in step."""
-    ann, bob = site("ann", keys=ONE), site("bob", keys=ONE)
-    ann.append("plan", "ann 1")
-    ann.connect()
-    bob.connect()
-    bob.append("plan", "bob 1")
-    ann.relay.run()
-    return ann, bob
+    return in_step(site("ann", keys=ONE), site("bob", keys=ONE))
 
 
 @pytest.fixture

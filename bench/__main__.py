@@ -43,6 +43,7 @@ BENCHMARKS = (
     "search",
     "sets",
     "sealed",
+    "serve",
 )
 HEADING = "| what | against | figure | target | median of ours |\n|---|---|---|---|---|"
 

@@ -23,6 +23,7 @@ from crdtmem.arguments import (
     checked_settings,
     checked_wait,
 )
+from crdtmem.editors import EditorVerbs
 from crdtmem.errors import InvalidArgumentError, SlotNotFoundError
 from crdtmem.limits import (
     AUDIT_PAGE_MAX,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory(SetVerbs):
+class Memory(SetVerbs, EditorVerbs):
     """A handle on a store, for one lane and one project.
 
     Made by ``crdtmem.open``. Safe from any thread: calls queue on one lock. A forked

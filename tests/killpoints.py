@@ -103,6 +103,10 @@ KILL_POINTS = {
     "set.archived": KillPoint("crdtmem.store.set_history", "archive_items", "after"),
     "set.logged": KillPoint("crdtmem.store.set_write", "write_members", "after"),
     "set.saved": KillPoint("crdtmem.store.set_write", "finish_set", "after"),
+    # Editors: a row of what was typed, the writes of a fold, and the mark behind it.
+    "editor.row": KillPoint("crdtmem.store.editors", "add_editor_row", "after"),
+    "editor.folded": KillPoint("crdtmem.store.editors", "write_runs", "after"),
+    "editor.marked": KillPoint("crdtmem.store.editors", "mark_folded", "after"),
     # The search index: within a batch, and with the batch done but not committed.
     "index.mid": KillPoint("crdtmem.store.indexing", "_put_in_step", "after"),
     "index.before-commit": KillPoint("crdtmem.store.indexing", "index_batch", "after"),

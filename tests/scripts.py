@@ -43,6 +43,7 @@ from tests.mirror.stress_scripts import (
 from tests.oracle import token
 from tests.scenarios import do_step, opened
 from tests.search.search_scripts import add_numbered, index_everything
+from tests.serve.gateway_scripts import type_in_rounds
 from tests.sets.set_scripts import add_and_delete, compact_in_rounds, compact_once
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ __all__ = [
     "run_command",
     "serve_relay",
     "supervised",
+    "type_in_rounds",
     "use_tools",
     "watch_until",
 ]

@@ -18,6 +18,7 @@ from tests.oracle import Verdict, token
 from tests.relay.live import PATIENCE_S, live_relay
 from tests.scenarios import SCENARIOS, do_step, opened, prepare
 from tests.scratch import scratch
+from tests.serve.editing import Editor, settled
 from tests.sets.set_scripts import joined, set_of
 
 
@@ -95,6 +96,7 @@ async def test_every_point_stands_for_a_place_that_some_scenario_passes():
         # What is loaded late must not be loaded with the points in it.
         condense(folder)
         mirror(folder)
+        type_and_fold(folder)
     with scratch() as folder, counted() as passed:
         for name in SCENARIOS:
             prepare(name, folder / name)
@@ -102,6 +104,7 @@ async def test_every_point_stands_for_a_place_that_some_scenario_passes():
         condense(folder / "condensed")
         compact(folder / "compacted")
         mirror(folder / "mirrored")
+        type_and_fold(folder / "typed")
         await sync_and_repair(folder)
 
     assert set(passed) == set(KILL_POINTS)
@@ -122,6 +125,15 @@ def compact(folder):
         report = memory.index()
     assert result.added, result
     assert report.indexed, report
+
+
+def type_and_fold(folder):
+    with opened(folder / "store.db") as memory:
+        memory.create("typed", "one")
+        editing = memory.editing("typed", "project")
+        editor = Editor(editing)
+        editor.type("two")
+        assert settled(editing, editor).folded == 1
 
 
 def mirror(folder):

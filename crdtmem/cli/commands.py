@@ -2,6 +2,7 @@
 
 from crdtmem.cli.grammar import Argument, Command, Option
 from crdtmem.cli.options import LABEL, LINES, QUICK_COMMANDS
+from crdtmem.cli.serve_options import SERVE
 from crdtmem.cli.set_options import SETS
 
 __all__ = ["COMMANDS"]
@@ -585,6 +586,7 @@ COMMANDS = {
         SETS,
         _SYNC,
         _MCP,
+        SERVE,
         _RELAY,
         _SETUP,
         _SETTINGS,

@@ -20,9 +20,9 @@ from crdtmem.protocol.records import DocKind, genesis_client_id
 from crdtmem.updates import SLOT_ROOTS, Scan, read_state_vector, scan_genesis
 
 if TYPE_CHECKING:
-    from pycrdt import TextEvent
+    from pycrdt import Text, TextEvent
 
-__all__ = ["SlotDoc", "genesis_id_of", "genesis_update"]
+__all__ = ["SlotDoc", "genesis_id_of", "genesis_update", "splice_text"]
 
 
 def genesis_update(client_id: int, file: str) -> bytes:
@@ -206,25 +206,9 @@ class SlotDoc(Document):
             raise DocError(reason)
 
     def _change(self, delta: Delta, meta: Mapping[str, object]) -> None:
-        self._splice(delta)
+        splice_text(self._text, self.file, delta)
         for key, value in meta.items():
             self._meta[key] = value
-
-    def _splice(self, delta: Delta) -> None:
-        # From the back, so that earlier places stay what they are. The new text goes
-        # in front of the text it replaces: what others append behind that stays behind.
-        is_ascii = self.file.isascii()
-        for splice in reversed(delta):
-            start, end = splice.start_chars, splice.end_chars
-            if not is_ascii:
-                start_bytes = bytes_of(self.file[:start])
-                end = start_bytes + bytes_of(self.file[start:end])
-                start = start_bytes
-            if splice.insert:
-                self._text.insert(start, splice.insert)
-            if end > start:
-                shift = bytes_of(splice.insert)
-                del self._text[start + shift : end + shift]
 
     def _observed(self, update: bytes, found: Scan) -> Delta:
         events: list[dict[str, object]] = []
@@ -239,6 +223,32 @@ class SlotDoc(Document):
         self.file = apply_delta(self.file, delta)
         self._advance(found)
         return delta
+
+
+def splice_text(text: "Text", file: str, delta: Delta) -> None:
+    """Make a change in a text of pycrdt, which counts bytes.
+
+    From the back, so that earlier places stay what they are. The new text goes in front
+    of the text it replaces: what others append behind that stays behind.
+
+    Args:
+        text: What to change.
+        file: What it holds.
+        delta: The change.
+
+    """
+    is_ascii = file.isascii()
+    for splice in reversed(delta):
+        start, end = splice.start_chars, splice.end_chars
+        if not is_ascii:
+            start_bytes = bytes_of(file[:start])
+            end = start_bytes + bytes_of(file[start:end])
+            start = start_bytes
+        if splice.insert:
+            text.insert(start, splice.insert)
+        if end > start:
+            shift = bytes_of(splice.insert)
+            del text[start + shift : end + shift]
 
 
 def _keep_delta(event: "TextEvent", events: list[dict[str, object]]) -> None:

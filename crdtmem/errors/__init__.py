@@ -41,6 +41,8 @@
         * SchemaTooNewError: a newer crdtmem has written the store
         * NetworkFilesystemError: SQLite's locks cannot be trusted there
         * PermissionDeniedError: the system, or its owner's modes, forbid it
+    * ServeNotRunningError: no web server runs on the store
+    * OtherIncarnationError: the editors of a slot share another document by now
     * DocError: a document does not hold what its records say (a bug or damage)
     * RelayError: a relay could not do its part
         * RelayFolderError: the folder cannot be a relay's, or is not one
@@ -85,6 +87,7 @@ keyword-only arguments, builds its sentence from them and passes them on as deta
 """
 
 from crdtmem.errors.condense import CondensePassUnknownError, CondenseSkippedError
+from crdtmem.errors.editors import OtherIncarnationError
 from crdtmem.errors.mcp import MissingExtraError
 from crdtmem.errors.mirror import (
     MirrorBusyError,
@@ -118,6 +121,7 @@ from crdtmem.errors.relay import (
     TokenNotFoundError,
 )
 from crdtmem.errors.sealing import KeyMissingError, KeyringError
+from crdtmem.errors.serve import ServeNotRunningError
 from crdtmem.errors.sets import (
     EmbeddingError,
     ItemConflictError,
@@ -211,6 +215,7 @@ __all__ = [
     "MirrorUnsafeError",
     "MissingExtraError",
     "NetworkFilesystemError",
+    "OtherIncarnationError",
     "OwnerThreadError",
     "PermissionDeniedError",
     "PortInUseError",
@@ -225,6 +230,7 @@ __all__ = [
     "RequestIdReusedError",
     "RevNotKeptError",
     "SchemaTooNewError",
+    "ServeNotRunningError",
     "SetError",
     "SetLimitError",
     "SizeLimitError",

@@ -18,12 +18,26 @@ from pathlib import Path
 
 from crdtmem.errors import StoreNotFoundError
 
-__all__ = ["new_replica_id", "store_context"]
+__all__ = ["file_context", "new_replica_id", "store_context"]
 
 _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MOUNT_NAMESPACE = Path("/proc/self/ns/mnt")
 _MULTICAST_BIT = 1 << 40
+
+
+def file_context(path: Path) -> str:
+    """Return a digest of which file on which machine a store is.
+
+    As store_context, but the same after the machine has restarted.
+
+    Raises:
+        StoreNotFoundError: If there is no such file.
+
+    """
+    status = _stat(path)
+    parts = [_machine_id(_MACHINE_IDS), status.st_dev, status.st_ino]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def store_context(path: Path) -> str:
@@ -40,10 +54,7 @@ def store_context(path: Path) -> str:
         StoreNotFoundError: If there is no such file.
 
     """
-    try:
-        status = os.stat(path)
-    except FileNotFoundError as exc:
-        raise StoreNotFoundError(path=str(path)) from exc
+    status = _stat(path)
     parts = [
         _machine_id(_MACHINE_IDS),
         _first_line(_BOOT_ID),
@@ -52,6 +63,13 @@ def store_context(path: Path) -> str:
         _link_target(_MOUNT_NAMESPACE),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except FileNotFoundError as exc:
+        raise StoreNotFoundError(path=str(path)) from exc
 
 
 def new_replica_id() -> bytes:

@@ -23,6 +23,7 @@ from crdtmem.limits import (
     HISTORY_TEXTS,
 )
 from crdtmem.store.about import about_store
+from crdtmem.store.editors import checked_editors
 from crdtmem.store.indexing import (
     count_pending,
     empty_index,
@@ -387,6 +388,21 @@ def _look_at_set(examination: _Examination, doc: int) -> Iterator[Finding]:
         yield Finding("set-versions", "warn", *place, message, hint)
 
 
+def _editors(examination: _Examination) -> Iterator[Finding]:
+    """Load the document of each slot's editors; a damaged one is begun anew."""
+    rows = examination.read(lambda c: checked_editors(c, examination.namespaces))
+    for namespace, label, fault, blocked in rows:
+        if fault:
+            hint = "open the slot in an editor: that begins another document"
+            yield Finding("editors", "fail", namespace, label, fault, hint)
+        elif blocked:
+            message = f"what editors typed waits outside of the slot ({blocked})"
+            hint = f"make room with 'crdtmem edit {label}', or let it be written"
+            yield Finding("editors", "warn", namespace, label, message, hint)
+    if not any(fault for _, _, fault, _ in rows):
+        yield _ok("editors", f"the documents of the editors of {len(rows)} slots agree")
+
+
 def _search(examination: _Examination) -> Iterator[Finding]:
     """Hold the search index against the texts; it is made of them, and can be anew."""
     store = examination.store
@@ -534,6 +550,7 @@ _CHECKS: dict[str, Callable[[_Examination], Iterator[Finding]]] = {
     "records": _records,
     "history": _history,
     "set-versions": _set_versions,
+    "editors": _editors,
     "limits": _limits,
     "search": _search,
     "clock": _clock,

@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from crdtmem.errors import SchemaTooNewError, StoreCorruptError
+from crdtmem.store.editor_tables import EDITOR_TABLES
 from crdtmem.store.search_tables import SEARCH_TABLES
 from crdtmem.store.set_tables import SET_TABLES
 
@@ -453,7 +454,15 @@ DROP TABLE outbox;
 ALTER TABLE outbox_4 RENAME TO outbox;
 """
 
-MIGRATIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, SET_TABLES, SEARCH_TABLES)
+MIGRATIONS = (
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    VERSION_4,
+    SET_TABLES,
+    SEARCH_TABLES,
+    EDITOR_TABLES,
+)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -326,8 +326,9 @@ class Transaction:
         is_genesis: bool = False,
         undoes: frozenset[int] | None = None,
         note: str | None = None,
+        at_ms: int | None = None,
     ) -> int:
-        """Write one own record and return its step."""
+        """Write one own record, of now unless told otherwise; return its step."""
         row = LogRow(
             lsn=self.next_lsn(),
             doc=doc,
@@ -336,7 +337,7 @@ class Transaction:
             place=None,
             is_genesis=int(is_genesis),
             lane=lane,
-            at_ms=self.now_ms,
+            at_ms=self.now_ms if at_ms is None else at_ms,
             operation=operation,
             content=content,
             delta=encode_delta(delta),

@@ -18,19 +18,24 @@ holds. The form of an update, every integer in lib0's variable length:
     deletes  = count (client count (clock length)*)*
 
 ``scanner`` has the verbs, ``reader`` the grammar, ``write`` and ``snapshot`` what may
-refer to what, ``content`` the values, ``cursor`` the bytes.
+refer to what, ``content`` the values, ``cursor`` the bytes. ``editor`` is another
+scanner, for the documents that editors share with the gateway.
 """
 
 from crdtmem.updates.content import SET_ROOTS, SLOT_ROOTS, Place, Roots
+from crdtmem.updates.editor import EditorScan, scan_editor, scan_other
 from crdtmem.updates.scanner import Scan, read_state_vector, scan, scan_genesis
 
 __all__ = [
     "SET_ROOTS",
     "SLOT_ROOTS",
+    "EditorScan",
     "Place",
     "Roots",
     "Scan",
     "read_state_vector",
     "scan",
+    "scan_editor",
     "scan_genesis",
+    "scan_other",
 ]

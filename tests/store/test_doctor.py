@@ -22,6 +22,7 @@ CHECKS = [
     "records",
     "history",
     "set-versions",
+    "editors",
     "limits",
     "search",
     "clock",

@@ -1,0 +1,453 @@
+"""What all pages have in common: their frame, their parts, and how they are answered.
+
+A page is a plain function from a Visit to an Answer and runs on the memory's thread. It
+is made of parts; the script asks for one of them by ``?part=NAME`` when it is stale, so
+the server renders everything, once.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from crdtmem.errors import InvalidArgumentError
+from crdtmem.memory import Memory
+from crdtmem.models import LinkStatus
+from crdtmem.scope import GLOBAL_NAMESPACE, parse_project_id
+from crdtmem.serve.answers import Answer, Ask, PageRoute, Site, html
+from crdtmem.serve.assets import ICON, SCRIPT, STYLE
+from crdtmem.serve.forms import hidden
+from crdtmem.serve.markup import Attributes, Child, Markup, address, document, h
+from crdtmem.serve.text import inline, plain
+
+__all__ = [
+    "KEYS_COOKIE",
+    "THEMES",
+    "THEME_COOKIE",
+    "Part",
+    "Visit",
+    "ago",
+    "button",
+    "cookie_value",
+    "field",
+    "form",
+    "frame",
+    "is_seen",
+    "link",
+    "links_in_sight",
+    "page",
+    "route",
+    "seconds_since",
+    "table",
+    "times",
+    "unseen",
+]
+
+_NAV: Final = (
+    ("slots", "Slots"),
+    ("search", "Search"),
+    ("sets", "Memory sets"),
+    ("condense", "Condense"),
+    ("status", "Status"),
+    ("activity", "Activity"),
+)
+THEMES: Final = ("auto", "dark", "light")
+THEME_COOKIE: Final = "crdtmem_theme"
+KEYS_COOKIE: Final = "crdtmem_keys"
+_STATES: Final = {
+    "connected": "connected",
+    "connecting": "connecting",
+    "waiting": "waiting to try again",
+    "stopped": "stopped",
+    "no-lease": "not running",
+}
+
+
+class Visit(NamedTuple):
+    """A request for a page, on the thread of its memory.
+
+    Attributes:
+        ask: The request.
+        memory: Of its project and lane.
+        editors: Who edits which slot, as the event ``editors`` shows it.
+
+    """
+
+    ask: Ask
+    memory: Memory
+    editors: tuple[Mapping[str, object], ...]
+
+    @property
+    def project(self) -> str:
+        """The project's id."""
+        return self.memory.project
+
+    def path(self, *segments: str, **query: str | int | None) -> str:
+        """Return the address of a page of the project."""
+        return address("p", self.project, *segments, **query)
+
+
+class Part(NamedTuple):
+    """A piece of a page that is asked for alone when it is stale.
+
+    Attributes:
+        name: For ``?part=``.
+        body: What is in it.
+        on: The events that make it stale, by their names; empty for none.
+        slot: Only events of this slot do: scope and label.
+
+    """
+
+    name: str
+    body: Child
+    on: str = ""
+    slot: tuple[str, str] | None = None
+
+    def markup(self) -> Markup:
+        """Return the part as an element."""
+        attributes: dict[str, str] = {"data-part": self.name}
+        if self.on:
+            attributes["data-on"] = self.on
+        if self.slot is not None:
+            attributes["data-slot"] = "/".join(self.slot)
+        return h("div", attributes, self.body)
+
+
+def route(
+    method: str,
+    pattern: str,
+    answer: Callable[[Visit], Answer],
+    fields: Sequence[str] = (),
+    *,
+    writes: bool = False,
+    optional: Sequence[str] = (),
+) -> PageRoute:
+    """Return the route of a page, or of a form, whose fields must be there.
+
+    Args:
+        method: As in PageRoute.
+        pattern: As in PageRoute.
+        answer: Makes the answer, on the thread of the memory.
+        fields: As in PageRoute.
+        writes: As in PageRoute.
+        optional: Fields of a form that it may lack, as browsers send no empty box.
+
+    """
+
+    async def answer_ask(ask: Ask) -> Answer:
+        for name in fields if method == "POST" else ():
+            if name not in ask.form and name not in optional:
+                raise InvalidArgumentError(name, f"the form lacks {name}")
+        project = parse_project_id(ask.params.get("project", ask.site.start_project))
+        editors = (
+            *ask.site.editors_in(project),
+            *ask.site.editors_in(GLOBAL_NAMESPACE),
+        )
+        async with ask.site.handles.use(project, ask.principal.lane) as memory:
+            return await memory.call(lambda m: answer(Visit(ask, m, editors)))
+
+    called: Callable[[Ask], Awaitable[Answer]] = answer_ask
+    return PageRoute(method, pattern, called, tuple(fields), writes)
+
+
+def page(
+    visit: Visit,
+    title: str,
+    parts: Sequence[Part],
+    *,
+    at: str = "",
+    status: int = 200,
+    actions: Child = None,
+) -> Answer:
+    """Return a page, or the one part of it that was asked for.
+
+    Args:
+        visit: The request.
+        title: Its heading; hidden characters are shown by their numbers.
+        parts: What it is made of.
+        at: Which entry of the navigation it belongs to.
+        status: Of the answer.
+        actions: Stand beside the heading.
+
+    Raises:
+        InvalidArgumentError: If there is no such part.
+
+    """
+    name = visit.ask.query.get("part")
+    sync = Part("sync", None, "sync")
+    if name is None or name == "sync":
+        sync = sync._replace(body=_sync_words(visit))
+    if name is None:
+        body = [part.markup() for part in parts]
+        chrome = _Chrome(visit.project, _projects(visit), sync.markup(), at)
+        return html(frame(visit.ask, title, body, chrome, actions), status)
+    for part in (*parts, sync):
+        if part.name == name:
+            return html(part.markup(), status)
+    raise InvalidArgumentError("part", f"this page has no part {name!a:.40}")
+
+
+class _Chrome(NamedTuple):
+    """What stands around a page whose project is known."""
+
+    project: str
+    projects: Sequence[str]
+    sync: Markup
+    at: str
+
+
+def frame(
+    ask: Ask,
+    title: str,
+    body: Child,
+    chrome: _Chrome | None = None,
+    actions: Child = None,
+) -> Markup:
+    """Return a whole page; without the chrome where nobody is signed in."""
+    name = plain(title)
+    attributes: dict[str, str | bool] = {"lang": "en"}
+    theme = cookie_value(ask, THEME_COOKIE)
+    if theme in THEMES[1:]:
+        attributes["data-theme"] = theme
+    if cookie_value(ask, KEYS_COOKIE) == "off":
+        attributes["data-keys"] = "off"
+    if chrome is not None:
+        attributes["data-project"] = chrome.project
+    head: list[Child] = [
+        h("meta", {"charset": "utf-8"}),
+        h("meta", {"name": "viewport", "content": "width=device-width"}),
+        h("meta", {"name": "color-scheme", "content": "light dark"}),
+        h("title", None, f"{name} · crdtmem"),
+        h("link", {"rel": "stylesheet", "href": STYLE}),
+        h("link", {"rel": "icon", "href": ICON, "type": "image/svg+xml"}),
+        h("script", {"src": SCRIPT, "defer": True}),
+    ]
+    heading = h("div", {"class": "heading"}, h("h1", None, inline(title)), actions)
+    main = h("main", {"id": "main", "tabindex": "-1"}, heading, _live(), body)
+    skip = h("a", {"class": "skip", "href": "#main"}, "Skip to the content")
+    shell = [_header(ask, chrome), main, _footer(ask)] if chrome else [main]
+    return document(attributes, head, h("body", None, skip, shell))
+
+
+def link(to: str, text: Child, attributes: Attributes | None = None) -> Markup:
+    """Return a link."""
+    return h("a", {"href": to, **(attributes or {})}, text)
+
+
+def form(
+    visit: Visit, action: str, *children: Child, attributes: Attributes | None = None
+) -> Markup:
+    """Return a form that writes; sent twice it writes once."""
+    fields = hidden(csrf=visit.ask.csrf, request_id=secrets.token_hex(16))
+    given = {"method": "post", "action": action, **(attributes or {})}
+    return h("form", given, fields, children)
+
+
+def button(text: Child, attributes: Attributes | None = None) -> Markup:
+    """Return a button that sends its form."""
+    return h("button", {"type": "submit", **(attributes or {})}, text)
+
+
+def field(label: Child, control: Markup, name: str, note: Child = None) -> Markup:
+    """Return a control with its label."""
+    shown_note = h("p", {"class": "note", "id": f"{name}-note"}, note) if note else None
+    return h(
+        "div", {"class": "field"}, h("label", {"for": name}, label), control, shown_note
+    )
+
+
+def unseen(text: str) -> Markup:
+    """Return words for those who hear a page: which of many equal links it is."""
+    return h("span", {"class": "quiet"}, " ", inline(text))
+
+
+def table(
+    caption: str, columns: Sequence[Child], rows: Sequence[Sequence[Child]]
+) -> Markup:
+    """Return a table that scrolls by itself where it is too wide."""
+    head = h("tr", None, [h("th", {"scope": "col"}, column) for column in columns])
+    body = [
+        h(
+            "tr",
+            {"data-row": True},
+            h("th", {"scope": "row"}, first),
+            [h("td", None, cell) for cell in rest],
+        )
+        for first, *rest in rows
+    ]
+    made = h(
+        "table",
+        None,
+        h("caption", {"class": "quiet"}, caption),
+        h("thead", None, head),
+        h("tbody", None, body),
+    )
+    around: Attributes = {
+        "class": "wide",
+        "role": "region",
+        "aria-label": caption,
+        "tabindex": 0,
+    }
+    return h("div", around, made)
+
+
+def ago(iso: str | None) -> Child:
+    """Return a time in words, with the exact one beside it."""
+    if not iso:
+        return "never"
+    then, age_s = datetime.fromisoformat(iso), int(seconds_since(iso))
+    return h("time", {"datetime": iso, "title": iso}, _age(age_s, then))
+
+
+def seconds_since(iso: str) -> float:
+    """Return how long ago a time was; never negative, whatever clocks say."""
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds())
+
+
+def _age(age_s: int, then: datetime) -> str:
+    if age_s < 60:
+        return f"{age_s} s ago"
+    if age_s < 3600:
+        return f"{age_s // 60} min ago"
+    if age_s < 86_400:
+        return f"{age_s // 3600} h ago"
+    return f"{then:%Y-%m-%d %H:%M} UTC"
+
+
+def times(iso: str | None) -> Child:
+    """Return the hour and minute of a time, in UTC."""
+    if not iso:
+        return None
+    then = datetime.fromisoformat(iso)
+    return h("time", {"datetime": iso, "title": iso}, f"{then:%H:%M}")
+
+
+def cookie_value(ask: Ask, name: str) -> str:
+    """Return the value of a cookie; empty if there is none."""
+    # By hand: a cookie of another server on this host may be anything.
+    for pair in ask.headers.get("cookie", "").split(";"):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return ""
+
+
+def is_seen(site: Site, namespace: str, project: str) -> bool:
+    """Tell whether what is said of a namespace concerns this page."""
+    return namespace in (project, GLOBAL_NAMESPACE) and (
+        namespace == GLOBAL_NAMESPACE or site.shows(namespace)
+    )
+
+
+def links_in_sight(visit: Visit) -> list[LinkStatus]:
+    """Return the links of the project and of the global slots."""
+    links = visit.memory.status().sync.links
+    return [x for x in links if is_seen(visit.ask.site, x.local, visit.project)]
+
+
+def _projects(visit: Visit) -> list[str]:
+    known = {p.project for p in visit.memory.projects()} | {visit.project}
+    return sorted(filter(visit.ask.site.shows, known))
+
+
+def _sync_words(visit: Visit) -> Child:
+    links = links_in_sight(visit)
+    words: list[Child] = []
+    if not links:
+        words.append("none, this store only")
+    for one in links:
+        unsent = one.unsent.writes
+        state = _STATES.get(one.state, one.state)
+        if one.state == "connected" and not one.lag and not unsent:
+            state = "in sync"
+        figures = f", {one.lag} to come" if one.lag else ""
+        figures += f", {unsent} to send" if unsent else ""
+        words.append([inline(one.local), f": {state}{figures}. "])
+    alarms = sum(len(one.alarms) for one in links)
+    if alarms:
+        words.append(h("strong", {"class": "bad"}, f"{alarms} alarms. "))
+    is_good = not alarms and all(x.last_error is None for x in links)
+    light = {"class": "light good" if is_good else "light bad", "aria-hidden": "true"}
+    where = visit.path("status")
+    return h("p", {"class": "sync"}, h("span", light), link(where, ["Sync: ", words]))
+
+
+def _live() -> Markup:
+    return h("p", {"id": "live", "role": "status", "class": "note", "hidden": False})
+
+
+def _header(ask: Ask, chrome: _Chrome) -> Markup:
+    at = chrome.project
+    options = [
+        h("option", {"value": name, "selected": name == at}, plain(name))
+        for name in chrome.projects
+    ]
+    chooser = h(
+        "form",
+        {"method": "get", "action": "/open", "class": "chooser"},
+        h("label", {"for": "project"}, "Project"),
+        h("select", {"name": "project", "id": "project"}, options),
+        button("Go"),
+    )
+    search = h(
+        "form",
+        {
+            "method": "get",
+            "action": address("p", at, "search"),
+            "role": "search",
+            "class": "finder",
+        },
+        h("label", {"for": "find", "class": "quiet"}, "Search the slots"),
+        h(
+            "input",
+            {"type": "search", "name": "q", "id": "find", "placeholder": "Search"},
+        ),
+        button("Search"),
+    )
+    items = [
+        h(
+            "li",
+            None,
+            link(
+                address("p", at, where),
+                name,
+                {"aria-current": "page" if where == chrome.at else None},
+            ),
+        )
+        for where, name in _NAV
+    ]
+    brand = link("/", "crdtmem", {"class": "brand"})
+    bar = h("div", {"class": "bar"}, brand, chooser, search, _theme(ask))
+    nav = h("nav", {"aria-label": "Pages"}, h("ul", None, items))
+    return h("header", None, bar, nav, chrome.sync)
+
+
+def _theme(ask: Ask) -> Markup:
+    now = cookie_value(ask, THEME_COOKIE)
+    index = THEMES.index(now) if now in THEMES else 0
+    following = THEMES[(index + 1) % len(THEMES)]
+    return h(
+        "form",
+        {"method": "post", "action": "/theme", "class": "theme"},
+        hidden(csrf=ask.csrf, back=ask.path, theme=following),
+        button(["Theme: ", THEMES[index]], {"class": "plain"}),
+    )
+
+
+def _footer(ask: Ask) -> Markup:
+    site = ask.site
+    facts: list[Child] = [
+        h("span", None, "You write as ", h("b", None, inline(ask.principal.lane))),
+        h("span", None, "Store ", inline(str(site.store_path))),
+        h("span", None, f"crdtmem {site.version}"),
+    ]
+    if not ask.may_write:
+        facts.append(h("strong", None, "Read only"))
+    facts.append(link("/settings", "Your settings"))
+    out = h(
+        "form",
+        {"method": "post", "action": "/logout"},
+        hidden(csrf=ask.csrf),
+        button("Sign out", {"class": "plain"}),
+    )
+    return h("footer", None, facts, out if ask.principal.session_id else None)

@@ -145,10 +145,9 @@ def audit_entries(
     position = before if before is not None else 1 << 62
     with session.store.snapshot() as connection:
         while len(found) < limit:
-            page = audit_before(connection, position, AUDIT_PAGE)
+            page = audit_before(connection, position, AUDIT_PAGE, label)
             for row, namespace, name in page:
-                is_wanted = namespace in wanted and label in (None, name)
-                if is_wanted and (lane is None or lane in lanes_of(row)):
+                if namespace in wanted and (lane is None or lane in lanes_of(row)):
                     found.append(_audit_entry(row, namespace, name))
             if len(page) < AUDIT_PAGE:
                 break

@@ -159,7 +159,7 @@ class Model(metaclass=ModelType):
         return _restored, (type(self), values)
 
     def _values(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in type(self).names)
+        return tuple(map(self.__dict__.__getitem__, type(self).names))
 
     def replaced(self, **values: object) -> Self:
         """Return the value with some fields changed."""

@@ -28,8 +28,9 @@ def slot_views(
                 since = session.seen.revs.get(place)
                 unseen = session.unseen(connection, row, since)
                 session.seen.saw(place, row.rev)
-            views.append(slot_view(row, shadows=shadows, unseen=unseen))
-    return views if content else [view.replaced(content=UNSET) for view in views]
+            made = slot_view(row, shadows=shadows, unseen=unseen, content=content)
+            views.append(made)
+    return views
 
 
 def context_view(

@@ -29,7 +29,13 @@ from crdtmem.store.slots import slots_of
 from crdtmem.store.store import Store
 from crdtmem.views import iso_time
 
-__all__ = ["SCHEMA_VERSION", "compact_report", "doctor_report", "store_status"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "compact_report",
+    "doctor_report",
+    "store_status",
+    "sync_status",
+]
 
 SCHEMA_VERSION = 1
 """Version of the JSON form of results; fields are added without raising it."""
@@ -111,6 +117,12 @@ def _slots(session: Session, connection: Connection) -> tuple[int, list[str]]:
             if text is not None:
                 warnings.append(f"slot {row.label!r}: {text}")
     return count, warnings
+
+
+def sync_status(store: Store) -> SyncStatus:
+    """Return how sync stands; takes no lock and reads no slot."""
+    with store.snapshot() as connection:
+        return _sync(store.path, connection)
 
 
 def _sync(path: Path, connection: Connection) -> SyncStatus:

@@ -91,7 +91,11 @@ def settings_of(row: SlotRow) -> dict[str, object]:
 
 
 def slot_view(
-    row: SlotRow, *, shadows: bool = False, unseen: Unseen | Unset = UNSET
+    row: SlotRow,
+    *,
+    shadows: bool = False,
+    unseen: Unseen | Unset = UNSET,
+    content: bool = True,
 ) -> SlotView:
     """Return a slot as readers see it; one without a doc is a template."""
     is_template = row.doc == 0
@@ -99,7 +103,7 @@ def slot_view(
         **headroom_fields(row),
         label=row.label,
         scope=scope_of(row.namespace),
-        content=view_of(row.file),
+        content=view_of(row.file) if content else UNSET,
         description=row.description,
         pinned=bool(row.pinned),
         read_only=bool(row.read_only),

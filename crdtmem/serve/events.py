@@ -23,6 +23,7 @@ from crdtmem.limits import (
     SERVE_WATCH_S,
 )
 from crdtmem.serve.answers import Ask, Site
+from crdtmem.status import sync_status
 from crdtmem.store.about import data_version
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Watcher:
         if now_s - self._sync_s < SERVE_SYNC_STATUS_S:
             return {}
         self._sync_s = now_s
-        status = (await memory.status()).sync
+        status = await memory.call(lambda m: sync_status(m.store))
         links = [x.to_dict() for x in status.links if self._is_seen(x.local)]
         return {"sync": ("sync", {"links": links})} if links else {}
 

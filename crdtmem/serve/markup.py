@@ -6,6 +6,7 @@ A ``str`` is text, always; only ``h`` and ``document`` make Markup, and nothing 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from html import escape
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -41,6 +42,7 @@ _VOID: Final = frozenset({"br", "hr", "input", "link", "meta"})
 _TAG: Final = re.compile(r"[a-z][a-z0-9]*")
 _NAME: Final = re.compile(r"(?!on)(?!style)(?!srcdoc)[a-z][a-z0-9-]*")
 _ADDRESSES: Final = frozenset({"action", "formaction", "href", "src"})
+_SPECIAL: Final = re.compile("[&<>\"']")
 _OWN: Final = re.compile(r"[?#].*|/(?![/\\]).*", re.DOTALL)
 
 
@@ -57,18 +59,15 @@ def h(tag: str, attributes: Attributes | None = None, *children: Child) -> Marku
             leads elsewhere, or an element has content that can have none.
 
     """
-    if not _TAG.fullmatch(tag) or (tag in ("script", "style") and children):
-        raise ValueError(f"no element of a page: {tag!a}")
-    parts = [f"<{tag}"]
-    for name, value in (attributes or {}).items():
+    if _is_bare(tag) and children:
+        raise ValueError(f"{tag} holds nothing")
+    parts = ["<", tag]
+    for name, value in attributes.items() if attributes else ():
         parts.append(_attribute(name, value))
     parts.append(">")
-    if tag in _VOID:
-        if children:
-            raise ValueError(f"{tag} holds nothing")
-    else:
-        parts += _flat(children)
-        parts.append(f"</{tag}>")
+    _put(parts, children)
+    if tag not in _VOID:
+        parts += ("</", tag, ">")
     return _made("".join(parts))
 
 
@@ -86,7 +85,7 @@ def address(*segments: str, **query: str | int | None) -> str:
         query: What follows; without those that are None. A name may end in ``_``.
 
     """
-    path = "/" + "/".join(quote(segment, safe="") for segment in segments)
+    path = "/" + "/".join(map(_quoted, segments))
     given = {k.rstrip("_"): v for k, v in query.items() if v is not None}
     return f"{path}?{urlencode(given)}" if given else path
 
@@ -97,25 +96,50 @@ def _made(html: str) -> Markup:
     return made
 
 
-def _attribute(name: str, value: str | int | bool | None) -> str:  # noqa: FBT001 - an attribute's value
+@lru_cache(maxsize=1024)
+def _quoted(segment: str) -> str:
+    return quote(segment, safe="")
+
+
+# A page has thousands of elements, of a few dozen names.
+@cache
+def _is_bare(tag: str) -> bool:
+    """Tell whether an element holds nothing; raise if a page has none of the name."""
+    if not _TAG.fullmatch(tag):
+        raise ValueError(f"no element of a page: {tag!a}")
+    return tag in _VOID or tag in ("script", "style")
+
+
+@cache
+def _is_address(name: str) -> bool:
+    """Tell whether an attribute is an address; raise if a page has none of the name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"no attribute of a page: {name!a}")
+    return name in _ADDRESSES
+
+
+def _attribute(name: str, value: str | int | bool | None) -> str:  # noqa: FBT001 - an attribute's value
+    is_address = _is_address(name)
     if value is None or value is False:
         return ""
     if value is True:
         return f" {name}"
-    if name in _ADDRESSES and not _OWN.fullmatch(str(value)):
+    text = str(value)
+    if is_address and not _OWN.fullmatch(text):
         raise ValueError(f"{name} leads elsewhere: {value!a:.60}")
-    return f' {name}="{escape(str(value))}"'
+    return f' {name}="{escape(text) if _SPECIAL.search(text) else text}"'
 
 
-def _flat(children: Iterable[Child]) -> Iterable[str]:
+def _put(parts: list[str], children: Iterable[Child]) -> None:
+    """Add the HTML of children; every text is escaped here."""
     for child in children:
         if isinstance(child, Markup):
-            yield str(child)
+            parts.append(child._html)
         elif isinstance(child, str):
-            yield escape(child, quote=False)
+            parts.append(
+                escape(child, quote=False) if _SPECIAL.search(child) else child
+            )
         elif isinstance(child, int):
-            yield str(child)
+            parts.append(str(child))
         elif child is not None:
-            yield from _flat(child)
+            _put(parts, child)

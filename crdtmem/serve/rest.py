@@ -26,6 +26,7 @@ from crdtmem.serve.handles import Use
 from crdtmem.serve.routes import ServedStatus, ServeStatus
 from crdtmem.serve.routing import PREFIX, Field, Route
 from crdtmem.serve.values import body_values, query_values
+from crdtmem.status import sync_status
 
 __all__ = ["Rest", "lane_of"]
 
@@ -260,7 +261,7 @@ def _is_in_sight(ask: Ask, namespace: str) -> bool:
 
 async def _sync(ask: Ask, _: Arguments) -> SyncStatus:
     async with _memory(ask) as memory:
-        return _in_sight(ask, (await memory.status()).sync)
+        return _in_sight(ask, await memory.call(lambda m: sync_status(m.store)))
 
 
 async def _clear_alarms(ask: Ask, arguments: Arguments) -> SyncStatus:

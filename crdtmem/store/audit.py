@@ -36,13 +36,22 @@ def audit_since(connection: apsw.Connection, lsn: int) -> list[AuditRow]:
 
 
 def audit_before(
-    connection: apsw.Connection, before: int, limit: int
+    connection: apsw.Connection, before: int, limit: int, label: str | None = None
 ) -> list[tuple[AuditRow, str, str]]:
-    """Return rows before a step, newest first, each with namespace and label."""
+    """Return rows before a step, newest first, each with namespace and label.
+
+    Args:
+        connection: Where to read.
+        before: The step.
+        limit: How many at most.
+        label: Only those of slots of this label.
+
+    """
     rows = connection.execute(
         "SELECT audit.*, doc.namespace, doc.name FROM audit JOIN doc USING (doc)"
-        " WHERE lsn < :before ORDER BY lsn DESC LIMIT :limit",
-        {"before": before, "limit": limit},
+        " WHERE lsn < :before AND (:label IS NULL OR doc.name = :label)"
+        " ORDER BY lsn DESC LIMIT :limit",
+        {"before": before, "limit": limit, "label": label},
     )
     return [(AuditRow(*row[:-2]), str(row[-2]), str(row[-1])) for row in rows]
 

@@ -16,6 +16,7 @@ __all__ = [
     "empty_slot",
     "find_slot",
     "find_slot_and_hidden",
+    "lanes_of_slots",
     "namespaces",
     "quarantine_slot",
     "save_slot",
@@ -97,6 +98,15 @@ def slots_of(connection: apsw.Connection, namespace: str) -> list[SlotRow]:
             {"namespace": namespace},
         ).fetchall()
         return [row for (doc,) in docs for row in _readable(connection, doc)]
+
+
+def lanes_of_slots(connection: apsw.Connection, namespace: str) -> dict[str, str]:
+    """Return who wrote each slot of a namespace last, by label."""
+    rows = connection.execute(
+        "SELECT label, lane FROM slot WHERE namespace = :namespace",
+        {"namespace": namespace},
+    )
+    return {str(label): str(lane) for label, lane in rows}
 
 
 def _readable(connection: apsw.Connection, doc: object) -> Iterator[SlotRow]:

@@ -19,6 +19,7 @@ from crdtmem.serve.assets import ICON, SCRIPT, STYLE
 from crdtmem.serve.forms import hidden
 from crdtmem.serve.markup import Attributes, Child, Markup, address, document, h
 from crdtmem.serve.text import inline, plain
+from crdtmem.status import sync_status
 
 __all__ = [
     "KEYS_COOKIE",
@@ -26,6 +27,7 @@ __all__ = [
     "THEME_COOKIE",
     "Part",
     "Visit",
+    "age",
     "ago",
     "button",
     "cookie_value",
@@ -37,8 +39,10 @@ __all__ = [
     "links_in_sight",
     "page",
     "route",
+    "row",
     "seconds_since",
     "table",
+    "timed",
     "times",
     "unseen",
 ]
@@ -261,20 +265,18 @@ def unseen(text: str) -> Markup:
     return h("span", {"class": "quiet"}, " ", inline(text))
 
 
+def row(first: Child, *rest: Child) -> Markup:
+    """Return a row of a table; its first cell is its heading."""
+    cells = [h("td", None, cell) for cell in rest]
+    return h("tr", {"data-row": True}, h("th", {"scope": "row"}, first), cells)
+
+
 def table(
-    caption: str, columns: Sequence[Child], rows: Sequence[Sequence[Child]]
+    caption: str, columns: Sequence[Child], rows: Sequence[Markup | Sequence[Child]]
 ) -> Markup:
     """Return a table that scrolls by itself where it is too wide."""
     head = h("tr", None, [h("th", {"scope": "col"}, column) for column in columns])
-    body = [
-        h(
-            "tr",
-            {"data-row": True},
-            h("th", {"scope": "row"}, first),
-            [h("td", None, cell) for cell in rest],
-        )
-        for first, *rest in rows
-    ]
+    body = [one if isinstance(one, Markup) else row(*one) for one in rows]
     made = h(
         "table",
         None,
@@ -293,10 +295,12 @@ def table(
 
 def ago(iso: str | None) -> Child:
     """Return a time in words, with the exact one beside it."""
-    if not iso:
-        return "never"
-    then, age_s = datetime.fromisoformat(iso), int(seconds_since(iso))
-    return h("time", {"datetime": iso, "title": iso}, _age(age_s, then))
+    return timed(iso, age(iso))
+
+
+def timed(iso: str | None, words: str) -> Child:
+    """Return words for a time, with the exact one beside them."""
+    return h("time", {"datetime": iso, "title": iso}, words) if iso else words
 
 
 def seconds_since(iso: str) -> float:
@@ -304,7 +308,11 @@ def seconds_since(iso: str) -> float:
     return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds())
 
 
-def _age(age_s: int, then: datetime) -> str:
+def age(iso: str | None) -> str:
+    """Return how long ago a time was, in words."""
+    if not iso:
+        return "never"
+    then, age_s = datetime.fromisoformat(iso), int(seconds_since(iso))
     if age_s < 60:
         return f"{age_s} s ago"
     if age_s < 3600:
@@ -318,8 +326,7 @@ def times(iso: str | None) -> Child:
     """Return the hour and minute of a time, in UTC."""
     if not iso:
         return None
-    then = datetime.fromisoformat(iso)
-    return h("time", {"datetime": iso, "title": iso}, f"{then:%H:%M}")
+    return timed(iso, f"{datetime.fromisoformat(iso):%H:%M}")
 
 
 def cookie_value(ask: Ask, name: str) -> str:
@@ -341,7 +348,7 @@ def is_seen(site: Site, namespace: str, project: str) -> bool:
 
 def links_in_sight(visit: Visit) -> list[LinkStatus]:
     """Return the links of the project and of the global slots."""
-    links = visit.memory.status().sync.links
+    links = sync_status(visit.memory.store).links
     return [x for x in links if is_seen(visit.ask.site, x.local, visit.project)]
 
 

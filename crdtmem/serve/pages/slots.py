@@ -1,6 +1,7 @@
 """The list of slots, and one slot: its text, who wrote it, how full it is."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from crdtmem.doc.text_form import units_of, view_lines
@@ -15,13 +16,16 @@ from crdtmem.serve.pages.editing import append_form
 from crdtmem.serve.pages.layout import (
     Part,
     Visit,
+    age,
     ago,
     link,
     links_in_sight,
     page,
     route,
+    row,
     seconds_since,
     table,
+    timed,
     times,
 )
 from crdtmem.serve.pages.places import (
@@ -35,7 +39,7 @@ from crdtmem.serve.pages.places import (
 from crdtmem.serve.text import inline, shown_line
 from crdtmem.slot import Slot
 from crdtmem.store.editors import rescued_texts
-from crdtmem.store.slots import slots_of
+from crdtmem.store.slots import lanes_of_slots
 from crdtmem.views import iso_time
 
 __all__ = ["PAGES"]
@@ -100,7 +104,17 @@ def _slots(visit: Visit) -> Answer:
     )
 
 
-def _row(visit: Visit, view: SlotView, lane: str | None) -> list[Child]:
+def _row(visit: Visit, view: SlotView, lane: str | None) -> Markup:
+    to = visit.path("slots", view.scope, view.label)
+    names = ", ".join(editors_of(visit, view.label, view.scope))
+    return _made_row(to, view, age(view.updated_at), lane, names)
+
+
+# A list is asked for again at each change, and most of its rows are as before.
+@lru_cache(maxsize=4096)
+def _made_row(
+    to: str, view: SlotView, when: str, lane: str | None, names: str
+) -> Markup:
     notes: list[Child] = []
     if view.warning:
         notes.append(h("span", {"class": "warn"}, "⚠ ", str(view.warning), " "))
@@ -112,27 +126,29 @@ def _row(visit: Visit, view: SlotView, lane: str | None) -> list[Child]:
         notes.append("append only ")
     if view.template:
         notes.append("not written yet ")
-    if names := editors_of(visit, view.label, view.scope):
-        notes.append(["✎ ", inline(", ".join(names)), " editing"])
-    return [
-        link(visit.path("slots", view.scope, view.label), view.label),
+    if names:
+        notes.append(["✎ ", inline(names), " editing"])
+    return row(
+        link(to, view.label),
         view.scope,
         meter(view),
         view.rev,
-        ago(view.updated_at),
+        timed(view.updated_at, when),
         lane_tag(lane) if lane else None,
         notes,
-    ]
+    )
 
 
 def _newest_lanes(visit: Visit) -> dict[tuple[Scope, str], str]:
-    found: dict[tuple[Scope, str], str] = {}
     scopes: tuple[Scope, ...] = ("project", "global")
     with visit.memory.store.reading() as connection:
-        for scope in scopes:
-            for row in slots_of(connection, namespace_of(scope, visit.project)):
-                found[scope, row.label] = row.lane
-    return found
+        return {
+            (scope, label): lane
+            for scope in scopes
+            for label, lane in lanes_of_slots(
+                connection, namespace_of(scope, visit.project)
+            ).items()
+        }
 
 
 def _slot(visit: Visit) -> Answer:

@@ -22,6 +22,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -90,6 +91,7 @@ class Server:
     Args:
         programs: As ``binaries`` found them.
         folder: Where its files go; a folder in memory where none is given.
+        options: More of initdb.
 
     Attributes:
         port: On the loopback address, with a password.
@@ -97,11 +99,14 @@ class Server:
 
     """
 
-    def __init__(self, programs: Path, folder: Path | None = None) -> None:
+    def __init__(
+        self, programs: Path, folder: Path | None = None, options: Sequence[str] = ()
+    ) -> None:
         self.port = 0
         self.is_running = False
         self._programs = programs
         self._folder = folder
+        self._options = options
         self._resources = contextlib.ExitStack()
         self._names = itertools.count(1)
         self._user = _unprivileged_user()
@@ -124,7 +129,7 @@ class Server:
                 *("--pgdata", str(self._data), "--username", "root"),
                 *("--auth-local", "trust", "--auth-host", "scram-sha-256"),
                 *("--pwfile", str(words), "--encoding", "UTF8", "--no-locale"),
-                *("--no-sync", "--no-instructions"),
+                *("--no-sync", "--no-instructions", *self._options),
             )
             self._start_anywhere()
             self._resources = self._resources.pop_all()
@@ -138,6 +143,11 @@ class Server:
     @property
     def _data(self) -> Path:
         return self._home / "data"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has stopped by itself."""
+        return not (self._data / "postmaster.pid").exists()
 
     def url(self, name: str = "postgres") -> str:
         """Return how to come to a database over a Unix socket, without a password."""
@@ -157,6 +167,17 @@ class Server:
         name = f"test{next(self._names)}"
         # Not through the log of writes: that costs twice as much.
         self.sql(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+        return name
+
+    def new_on(self, folder: Path) -> str:
+        """Make an empty database whose tables are in a folder of their own."""
+        name = f"test{next(self._names)}"
+        shutil.chown(folder, self._user)
+        self.sql(f"CREATE TABLESPACE {name} LOCATION '{folder}'")
+        self.sql(
+            f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY FILE_COPY"
+            f" TABLESPACE {name}"
+        )
         return name
 
     def emptied(self) -> str:

@@ -148,7 +148,8 @@ class Driver:
         if is_late:
             cause, reason = "timeout", "it was not done in time"
             if faults:
-                cause, reason = faults[0].code, faults[0].message
+                cause = faults[0].code
+                reason = faults[0].message or f"it answers {cause}"
             elif last is not None and last.code not in ENDS_OF_OUR_OWN:
                 cause, reason = last.code, last.message
             raise RelayUnreachableError(url=line.url, cause=cause, reason=reason)

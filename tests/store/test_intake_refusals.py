@@ -66,6 +66,7 @@ EMOJI = "a🎉b\n"
 def forged(store):
     """Return records that must not be applied, each with its code and its doc."""
     good = envelope_of(behind(store))
+    early = envelope_of(more(clock=4))
     no_set = replace(good, doc_kind=DocKind.MEMORY_SET)
     own = own_client(store)
     beyond = update(deletes=[(own, [(5, 9)])])
@@ -75,14 +76,14 @@ def forged(store):
     state = {"kind": RecordKind.SNAPSHOT}
     bad_state = replace_state(store, text_sha256=bytes(32))
     return {
-        "an unknown origin": (sealed(envelope_of(more(clock=4))), "update-clock", 1),
+        "an unknown origin": (sealed(early), "update-clock", 1),
         "a delete of the future": (sealed(envelope_of(beyond)), "update-delete", 1),
         "no update": (sealed(envelope_of(b"")), "update-malformed", 1),
         "half an emoji": (sealed(envelope_of(emoji, half)), "doc-error", 1),
         "a counter": (sealed(counted), "update-client", 1),
         "another text": (sealed(bad_state, **state), "text-differs", 1),
         "a bad envelope": (sealed(b"\x01\x01"), "remote-protocol-error", 1),
-        "a state for a write": (sealed(good, **state), "update-malformed", 1),
+        "a state for a write": (sealed(early, **state), "remote-protocol-error", 1),
         "a seal": (
             sealed(b"x", alg=1, key_id=1, seal=bytes(48)),
             "sealed",

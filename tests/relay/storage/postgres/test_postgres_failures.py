@@ -6,12 +6,14 @@ twice, and all goes on without a restart.
 
 import asyncio
 import contextlib
+import random
 from dataclasses import replace
 
 import asyncpg
 import pytest
 
 from crdtmem.errors import (
+    RelayError,
     StorageBusyError,
     StorageCorruptError,
     StorageFullError,
@@ -24,12 +26,16 @@ from relay.storage.postgres.connection import Database, PostgresTiming, committe
 from relay.storage.postgres.errors import error_of, is_refusal
 from tests.conftest import PROFILE
 from tests.contracts.authors import Author, seqs
+from tests.postgres import Server, binaries
 from tests.proxy import ChaosProxy
-from tests.relay.storage.postgres.conftest import QUICK, opened, pause, until_in
+from tests.relay.storage.postgres.conftest import QUICK, opened, pause, until, until_in
+from tests.scratch import grow_disk, small_disk
 
 pytestmark = [pytest.mark.postgres, pytest.mark.requirement("nodes-5")]
 
 SLOW_S = {"default": 0.2, "campaign": 10.0}[PROFILE]
+
+RECORD_BYTES = 60_000
 
 WAYS_TO_STOP = {"default": ["kill"], "campaign": ["fast", "immediate", "kill"]}[PROFILE]
 
@@ -96,6 +102,82 @@ async def test_a_full_database_refuses_a_group_and_reads_go_on(
         assert seqs(seen.rows) == [1]
         await author.write(2)
         await goes_on(author)
+
+
+# A disk of its own that has no more room.
+
+
+@pytest.fixture
+def disk():
+    """Give a folder on a disk of so many MiB."""
+    with contextlib.ExitStack() as mounted:
+
+        def disk(mib):
+            try:
+                return mounted.enter_context(small_disk(mib))
+            except OSError as error:
+                pytest.skip(str(error))
+
+        yield disk
+
+
+async def fill(author):
+    """Write until that is refused; return why, and the last number acknowledged."""
+    acked = 0
+    while True:
+        put = author.put(author.last + 1, payload=random.randbytes(RECORD_BYTES))
+        try:
+            acked = (await author.storage.append([put]))[0].acked
+        except RelayError as error:
+            return error, acked
+
+
+async def goes_on_after(author, acked):
+    """Check that what was acknowledged is there, once, and that more is stored."""
+    rows = (await author.log()).rows
+    assert len(rows) >= acked > 0
+    author.last = len(rows)
+    await author.write()
+    await goes_on(author)
+
+
+async def test_tables_without_room_refuse_until_there_is_some(postgres, disk):
+    folder = disk(12)
+    name = postgres.new_on(folder)
+    async with opened(postgres.url(name)) as storage:
+        author = await Author.join(storage)
+        error, acked = await fill(author)
+        author.last = acked
+        again, more = await fill(author)
+        acked = more or acked
+        seen = await author.log()
+        grow_disk(folder, 40)
+        await goes_on_after(author, acked)
+    postgres.sql(f"DROP DATABASE {name}")
+    postgres.sql(f"DROP TABLESPACE {name}")
+
+    assert (error.code, again.code) == ("storage-full", "storage-full")
+    assert seqs(seen.rows) == [*range(1, acked + 1)]
+
+
+@pytest.mark.skipif(PROFILE == "default", reason="starts a server: for the campaign")
+async def test_a_log_of_writes_without_room_stops_the_server_until_there_is_some(disk):
+    folder = disk(12)
+    options = ["--wal-segsize", "1", "--waldir", str(folder / "wal")]
+    with Server(binaries(), options=options) as server:
+        async with opened(server.new_database()) as storage:
+            author = await Author.join(storage)
+            error, acked = await fill(author)
+            # It goes down in a COMMIT, and does not come up either.
+            await until(lambda: server.has_ended)
+            with pytest.raises(StorageUnreachableError):
+                await storage.probe()
+            grow_disk(folder, 100)
+            server.start()
+            await settled(author)
+            await goes_on_after(author, acked)
+
+    assert isinstance(error, StorageLostError)
 
 
 async def test_a_database_that_fails_in_an_unknown_way_in_a_commit_is_uncertain(

@@ -163,9 +163,10 @@ def _rate(at: Relays, spaces: int, seconds: float) -> tuple[float, float]:
     found = _ask(tasks)
     after_s = [processor_s(pid) or 0.0 for pid in at.pids]
     longest_s = max(one["seconds"] for one in found)
+    # The relays were busy while the writers warmed up, too.
     busy_s = sum(after_s) - sum(before_s)
     rate = sum(one["records"] for one in found) / longest_s
-    return rate, busy_s / longest_s / nodes
+    return rate, busy_s / (WARM_UP_S + longest_s) / nodes
 
 
 def _client(at: Relays, node: int, namespace: str, replica: int) -> dict[str, Any]:

@@ -48,8 +48,6 @@ USERS = ("postgres", "nobody")
 
 SETTINGS = {
     "autovacuum_naptime": "1h",
-    "fsync": "on",
-    "full_page_writes": "on",
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",
     "shared_buffers": "32MB",
@@ -240,6 +238,13 @@ class Server:
             error.add_note((self._home / "log").read_text(encoding="utf-8")[-2_000:])
             raise
         self.is_running = True
+
+    def reload(self, **settings: str) -> None:
+        """Use other settings from soon on; without any, those of its start again."""
+        self.sql("ALTER SYSTEM RESET ALL")
+        for name, value in settings.items():
+            self.sql(f"ALTER SYSTEM SET {name} = {value}")
+        self.sql("SELECT pg_reload_conf()")
 
     def start_as_standby(self) -> None:
         """Start it in recovery, as a standby is: it takes no writes until promoted."""

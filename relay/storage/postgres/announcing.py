@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 HEAD = "crdtmem_head"
 PRESENCE = "crdtmem_presence"
+# Within what the wire takes.
+_NUMBER = re.compile("[0-9]{1,15}")
 
 
 class Announcer:
@@ -210,7 +213,7 @@ class Announcer:
         self, _connection: asyncpg.Connection, _pid: int, _channel: str, text: str
     ) -> None:
         ns_no, _, head = text.partition(":")
-        if all(part.isascii() and part.isdigit() for part in (ns_no, head)):
+        if all(_NUMBER.fullmatch(part) for part in (ns_no, head)):
             # Not noted: it may be wrong, and the next look tells. Our own are no news.
             self._hand_on(int(ns_no), int(head))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 
+from crdtmem.errors import StorageUnsafeError
 from crdtmem.protocol.records import HEADER_BYTES, NO_DOC_TAG, chain_next
 from crdtmem.protocol.relaying import (
     LogRow,
@@ -20,6 +21,7 @@ from crdtmem.protocol.relaying import (
     PutResult,
     Sample,
 )
+from relay.storage.postgres.connection import unsafe_reason
 from relay.storage.rows import fresh_row
 from relay.storage.rules import Standing, StorageLimits, is_cover, refusal_of
 
@@ -68,6 +70,8 @@ async def append_group(
     puts: Sequence[Put],
     limits: StorageLimits,
     now_ms: int,
+    *,
+    place: str,
 ) -> list[PutResult]:
     """Append the puts of one namespace; the caller has the transaction.
 
@@ -76,17 +80,27 @@ async def append_group(
         puts: At least one, in their order.
         limits: Of the relay.
         now_ms: The wall clock, for the rows.
+        place: The database, for the sentence.
+
+    Raises:
+        StorageUnsafeError: If the server syncs no longer: it is asked each time, since
+            its settings may be changed while it runs.
 
     """
     ns_no = puts[0].ns_no
     # First of all: from here on, this transaction is the only one to write there.
     row = await connection.fetchrow(
         "SELECT ns_no, head, chain, floor, floor_chain, live_bytes, docs,"
-        " (SELECT aged_ms FROM crdtmem.relay) FROM crdtmem.ns WHERE ns_no = $1"
+        " (SELECT aged_ms FROM crdtmem.relay), current_setting('fsync'),"
+        " current_setting('full_page_writes') FROM crdtmem.ns WHERE ns_no = $1"
         " FOR UPDATE",
         ns_no,
     )
-    group = _Group(_Namespace(*row), limits, now_ms)
+    *columns, fsync, full_page_writes = row
+    reason = unsafe_reason(fsync, full_page_writes)
+    if reason:
+        raise StorageUnsafeError(path=place, reason=reason)
+    group = _Group(_Namespace(*columns), limits, now_ms)
     await group.load(connection, puts)
     results = [group.put(put) for put in puts]
     await group.save(connection)

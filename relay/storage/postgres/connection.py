@@ -167,7 +167,7 @@ class Database:
             except ValueError:
                 raise _bad_url() from None
             try:
-                await self._check(connection)
+                await self.check(connection)
             except BaseException:
                 await hung_up(connection)
                 raise
@@ -189,7 +189,7 @@ class Database:
         made = asyncpg.create_pool(
             min_size=0,
             max_size=size,
-            init=self._check,
+            init=self.check,
             **self._arguments(),
         )
         try:
@@ -226,11 +226,18 @@ class Database:
             line = file.readline(_PASSWORD_BYTES)
         return line.decode(errors="replace").rstrip("\r\n")
 
-    async def _check(self, connection: asyncpg.Connection) -> None:
+    async def check(self, connection: asyncpg.Connection) -> None:
+        """Make sure that the server keeps what it acknowledges.
+
+        Raises:
+            StorageReadOnlyError: If it is a standby.
+            StorageUnsafeError: If it might not be kept.
+
+        """
         found = await connection.fetchrow(
-            "SELECT current_setting('server_version_num')::int / 10000,"
-            " current_setting('fsync'), current_setting('full_page_writes'),"
-            " current_setting('synchronous_commit'), pg_is_in_recovery()"
+            "SELECT current_setting('fsync'), current_setting('full_page_writes'),"
+            " current_setting('synchronous_commit'),"
+            " current_setting('server_version_num')::int / 10000, pg_is_in_recovery()"
         )
         *settings, is_standby = found
         reason = unsafe_reason(*settings)
@@ -241,7 +248,10 @@ class Database:
 
 
 def unsafe_reason(
-    version: int, fsync: str, full_page_writes: str, synchronous_commit: str
+    fsync: str,
+    full_page_writes: str,
+    synchronous_commit: str = "on",
+    version: int = VERSION_MIN,
 ) -> str:
     """Return why a server might lose what it acknowledges; empty if it will not."""
     if version < VERSION_MIN:

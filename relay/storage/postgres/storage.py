@@ -137,9 +137,7 @@ class PostgresStorage:
                 "UPDATE crdtmem.relay SET probes = probes + 1"
             )
         )
-        await self._readers.read(
-            lambda connection: connection.fetchval("SELECT probes FROM crdtmem.relay")
-        )
+        await self._readers.read(self._database.check)
 
     async def join(
         self, namespace: str, *, create: bool, replica_id: bytes, cursor: Sample
@@ -269,7 +267,13 @@ class PostgresStorage:
         """Store the puts of one namespace, and have the others know."""
         now_ms = self._clock_ms()
         results = await self._writers.write(
-            partial(append_group, puts=puts, limits=self._limits, now_ms=now_ms)
+            partial(
+                append_group,
+                puts=puts,
+                limits=self._limits,
+                now_ms=now_ms,
+                place=self._database.place,
+            )
         )
         if any(result.rows for result in results):
             self._announcer.moved(results[-1].ns_no, results[-1].head)

@@ -20,10 +20,12 @@ from crdtmem.errors import (
     StorageLostError,
     StorageReadOnlyError,
     StorageUnreachableError,
+    StorageUnsafeError,
 )
 from crdtmem.protocol.relaying import PutRefusal
 from relay.storage.postgres.connection import Database, PostgresTiming, committed
 from relay.storage.postgres.errors import error_of, is_refusal
+from tests.child import PATIENCE_S
 from tests.conftest import PROFILE
 from tests.contracts.authors import Author, seqs
 from tests.postgres import Server, binaries
@@ -209,6 +211,69 @@ async def test_one_full_namespace_stops_no_other(node, postgres, name):
     assert (first.acked, first.refusal) == (0, PutRefusal("storage-full", 1, 1))
     assert (second.acked, second.refusal) == (0, PutRefusal("storage-full", 2, 2))
     assert (other.acked, nothing.head) == (1, 0)
+
+
+# Settings that are changed while it runs.
+
+
+@pytest.fixture
+def reload(postgres):
+    """Change settings of the server, until the end of the test."""
+    yield postgres.reload
+    postgres.reload()
+
+
+async def failure_of(asked):
+    """Ask until that fails: sessions learn of a setting one after the other."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                await asked()
+            except RelayError as error:
+                return error
+            await pause()
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+async def test_a_server_that_syncs_no_longer_is_given_nothing_more(
+    node, reload, postgres, name, setting
+):
+    async with node() as storage:
+        author = await Author.join(storage)
+        await author.write()
+        reload(**{setting: "off"})
+        errors = [await failure_of(asked) for asked in (author.write, storage.probe)]
+        heads = postgres.sql("SELECT head FROM crdtmem.ns", name)
+        reload()
+        await settled(author, StorageUnsafeError)
+
+        assert [type(error) for error in errors] == [StorageUnsafeError] * 2
+        assert all(f"{setting} is off" in error.message for error in errors)
+        assert heads == [str(author.last - 1)]
+        await goes_on(author)
+
+
+async def test_a_commit_that_a_standby_lacks_is_neither_acknowledged_nor_shown(
+    url, reload
+):
+    timing = replace(QUICK, answer_s=0.3, lock_ms=50)
+    async with opened(url, timing=timing) as storage:
+        author = await Author.join(storage)
+        await author.write()
+        reload(synchronous_standby_names="nobody")
+        error = await failure_of(author.write)
+        # It waits on there, so to send it again does not get it acknowledged either.
+        with pytest.raises(StorageBusyError):
+            await author.write(author.last)
+        seen = await author.log()
+        joined = await author.join_at(0, bytes(32))
+        reload()
+        await settled(author)
+
+        assert isinstance(error, StorageLostError)
+        assert seqs(seen.rows) == [*range(1, author.last)]
+        assert joined.own_max == author.last - 1
+        await goes_on(author)
 
 
 # Read-only.

@@ -63,7 +63,8 @@ async def two_nodes(url, **options):
 async def append_silently(url, *puts):
     """Append as a process does that dies before it has told anybody."""
     database = Database(url)
-    work = partial(append_group, puts=puts, limits=StorageLimits(), now_ms=0)
+    values = {"limits": StorageLimits(), "now_ms": 0, "place": database.place}
+    work = partial(append_group, puts=puts, **values)
     async with database.connection() as connection:
         await committed(connection, database.place, work)
 
@@ -300,6 +301,7 @@ async def test_what_anybody_else_says_there_changes_nothing(url, postgres, name)
         author = await Author.join(one)
         await Author.join(two)
         sayings = ["", "x", "1:x", "-1:5", "\u0661:\u0662", "é", "1:2:3", "1:999"]
+        sayings += ["1:" + "9" * count for count in (16, 5_000)]
         for channel in ("crdtmem_head", "crdtmem_presence"):
             for text in sayings:
                 postgres.sql(f"SELECT pg_notify('{channel}', '{text}')", name)

@@ -174,13 +174,13 @@ async def test_a_server_that_may_lose_what_it_acknowledges_is_refused(postgres):
 
 
 def test_every_setting_that_may_lose_something_is_named():
-    assert unsafe_reason(14, "on", "on", "on") == ""
+    assert unsafe_reason("on", "on", "on", 14) == ""
     assert (
-        unsafe_reason(13, "on", "on", "on") == "it is PostgreSQL 13, and 14 is needed"
+        unsafe_reason("on", "on", "on", 13) == "it is PostgreSQL 13, and 14 is needed"
     )
-    assert unsafe_reason(15, "off", "on", "on") == "fsync is off"
-    assert unsafe_reason(15, "on", "off", "on") == "full_page_writes is off"
-    assert unsafe_reason(15, "on", "on", "local").startswith("synchronous_commit is lo")
+    assert unsafe_reason("off", "on", "on", 15) == "fsync is off"
+    assert unsafe_reason("on", "off", "on", 15) == "full_page_writes is off"
+    assert unsafe_reason("on", "on", "local", 15).startswith("synchronous_commit is lo")
 
 
 async def test_every_session_has_the_settings_that_it_needs(url, name, postgres):

@@ -2,21 +2,35 @@
 
 A page is compared with a bare Starlette application that sends as many bytes, on the
 same uvicorn, in a process of its own. The write is another process's, and the stream is
-that of an open page.
+that of an open page. Editors are Yjs documents at WebSockets in this process, so what
+they wait for includes the time that they take themselves.
 """
 
+import asyncio
 import http.client
 import json
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+import apsw
+from pycrdt import (
+    Doc,
+    Text,
+    create_sync_message,
+    create_update_message,
+    handle_sync_message,
+)
+from websockets.asyncio.client import ClientConnection, connect
 
 from bench.running import Effort, Findings, run
 from bench.startup import clean_environment
@@ -27,10 +41,13 @@ __all__ = ["measure"]
 
 PROJECT = "bench"
 SLOTS, UNITS = 200, 2_000
-PAGES = 50
+PAGES, IDLE_EDITORS, EDITORS = 100, 50, 32
 CLOCK_TICKS_S = 100
 LATENCY_S, IDLE_PCT, IDLE_MIB = 0.25, 2.0, 40.0
 START_TARGET = 12.0
+NEAR_S, FAR_S, ECHO_S = 0.02, 0.06, 1.0
+UPDATES_A_S, COMMITS_A_UPDATE = 5, 0.25
+PATIENCE_S = 120
 
 BARE = """
 import sys
@@ -90,13 +107,57 @@ class _Served:
         return _Client(self.base, self.headers)
 
 
+class _Editor:
+    """A Yjs document that types at its own end, and looks for words in what comes."""
+
+    def __init__(self, socket: ClientConnection, client: int) -> None:
+        self.waits_s: list[float] = []
+        self._socket = socket
+        self._client = client
+        self._doc: Doc[Any] = Doc(client_id=client)
+        self._text = self._doc.get("content", type=Text)
+        self._frame = b""
+        self._sent_s: list[float] = []
+
+    async def sync(self) -> None:
+        """Become live."""
+        await self._socket.send(create_sync_message(self._doc))
+        while self._frame[:2] != b"\0\1":
+            self._frame = await self._socket.recv(decode=False)
+            if self._frame[:1] == b"\0":
+                reply = handle_sync_message(self._frame[1:], self._doc)
+                if reply:
+                    await self._socket.send(reply)
+
+    async def type(self) -> None:
+        """Send the next line."""
+        have = self._doc.get_state()
+        self._text += self._line(len(self._sent_s)).decode()
+        update = self._doc.get_update(have)
+        self._sent_s.append(time.perf_counter())
+        await self._socket.send(create_update_message(update))
+
+    async def hear(self, number: int, by: "_Editor") -> None:
+        """Wait for a line of somebody; a frame may hold several."""
+        while by._line(number) not in self._frame:
+            self._frame = await self._socket.recv(decode=False)
+        self.waits_s.append(time.perf_counter() - by._sent_s[number])
+
+    def _line(self, number: int) -> bytes:
+        return f"<{self._client}.{number}>\n".encode()
+
+
 def measure(effort: Effort) -> Findings:
     """Serve a store of 200 full slots; ask for pages, write to it, and wait."""
     with folder() as place:
         _fill(place / "store.db", effort.size(SLOTS, 20))
         with _ours(place) as served, _bare(place) as bare:
             pages = list(_pages(served, bare, effort))
-            counts = [*_latency(place, served, effort), *_idle(served, effort)]
+            counts = list(_latency(place, served, effort))
+            with _ours(place) as other:
+                counts += _keystrokes(place, served, other, effort)
+            counts += asyncio.run(_crowd(place, served, effort))
+            counts += asyncio.run(_idle(served, effort))
         return Findings([*pages, _start(place, effort)], counts)
 
 
@@ -106,7 +167,8 @@ def _fill(path: Path, count: int) -> None:
         for number in range(count):
             text = "\n".join(next(words) for _ in range(UNITS // 60))
             memory.create(f"slot_{number:03d}", text, size_limit=UNITS)
-        memory.create("written", size_limit=1_000_000)
+        for label in ("written", "typed", "crowded"):
+            memory.create(label, size_limit=1_000_000)
 
 
 @contextmanager
@@ -205,19 +267,122 @@ def _latency(place: Path, served: _Served, effort: Effort) -> Iterator[Count]:
     yield Count("serve-latency-median", median, "ms", note=note)
 
 
-def _idle(served: _Served, effort: Effort) -> Iterator[Count]:
-    """Hold pages open by sessions of their own, and do nothing."""
+@asynccontextmanager
+async def _editor(served: _Served, label: str, number: int) -> AsyncIterator[_Editor]:
+    url = f"{served.base.replace('http', 'ws')}/yjs/{PROJECT}/{label}"
+    async with connect(
+        url, additional_headers=served.headers, compression=None, max_size=None
+    ) as socket:
+        editor = _Editor(socket, 70_000 + number)
+        await editor.sync()
+        yield editor
+
+
+def _keystrokes(
+    place: Path, served: _Served, other: _Served, effort: Effort
+) -> Iterator[Count]:
+    """Type with one editor; another one hears of it."""
+    fsync_s = _fsync_s(place)
+    count = effort.rounds_of(200)
+    rows = (("same", served, NEAR_S), ("other", other, FAR_S))
+    for turn, (name, far, target_s) in enumerate(rows):
+        waits = asyncio.run(_typed(served, far, count, 10 * turn))
+        above_ms = (waits[int(0.95 * (len(waits) - 1))] - fsync_s) * 1000
+        note = (
+            f"{name} process; p95 of {count} above an fsync of {fsync_s * 1000:.1f} ms"
+        )
+        yield Count(f"serve-keystroke-{name}", above_ms, "ms", target_s * 1000, note)
+
+
+async def _typed(near: _Served, far: _Served, count: int, number: int) -> list[float]:
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        _editor(near, "typed", number) as writer,
+        _editor(far, "typed", number + 1) as reader,
+    ):
+        for line in range(count):
+            await writer.type()
+            await reader.hear(line, writer)
+            await writer.hear(line, writer)
+            await asyncio.sleep(0.05)
+        return sorted(reader.waits_s)
+
+
+def _fsync_s(place: Path) -> float:
+    times = []
+    with (place / "synced").open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(8_192))
+            start_s = time.perf_counter()
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - start_s)
+    return statistics.median(times)
+
+
+async def _crowd(place: Path, served: _Served, effort: Effort) -> list[Count]:
+    """Let many type into one slot, none waiting for its echo; count the commits."""
+    editors: list[_Editor] = []
+    count = UPDATES_A_S * effort.size(20, 2)
+    commits: set[int] = set()
+
+    async def type_on(editor: _Editor) -> None:
+        for _ in range(count):
+            await editor.type()
+            await asyncio.sleep(1 / UPDATES_A_S)
+
+    async def hear(editor: _Editor) -> None:
+        for line in range(count):
+            await editor.hear(line, editor)
+
+    async def look() -> None:
+        # All rows of a commit have its time; a fold takes rows away, seconds later.
+        store = apsw.Connection(
+            str(place / "store.db"), flags=apsw.SQLITE_OPEN_READONLY
+        )
+        with store:
+            while True:
+                rows = store.execute("SELECT DISTINCT at_ms FROM editor_log")
+                commits.update(at for (at,) in rows)
+                await asyncio.sleep(0.25)
+
+    async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as held:
+        for number in range(effort.size(EDITORS, 4)):
+            opened = _editor(served, "crowded", 100 + number)
+            editors.append(await held.enter_async_context(opened))
+        commits.clear()
+        looking = asyncio.create_task(look())
+        await asyncio.gather(*map(type_on, editors), *map(hear, editors))
+        await asyncio.sleep(0.5)
+        looking.cancel()
+    waits = [wait for editor in editors for wait in editor.waits_s]
+    note = f"{len(editors)} editors, {len(waits)} updates on one slot"
+    share, longest_ms = len(commits) / len(waits), max(waits) * 1000
+    return [
+        Count("serve-crowd-commits", share, "an update", COMMITS_A_UPDATE, note),
+        Count("serve-crowd-echo-longest", longest_ms, "ms", ECHO_S * 1000, note),
+    ]
+
+
+async def _idle(served: _Served, effort: Effort) -> list[Count]:
+    """Hold pages open by sessions of their own, and editors; do nothing."""
     before = _memory_mib(served.pid)
     streams = [_stream_of(served) for _ in range(effort.size(PAGES, 4))]
+    editors = effort.size(IDLE_EDITORS, 4)
     seconds = effort.size(20, 2)
-    time.sleep(1)
-    began_s = _processor_s(served.pid)
-    time.sleep(seconds)
-    spent_pct = (_processor_s(served.pid) - began_s) / seconds * 100
-    grown = _memory_mib(served.pid) - before
-    note = f"{len(streams)} open pages"
-    yield Count("serve-idle", spent_pct, "% of a core", IDLE_PCT, note)
-    yield Count("serve-idle-memory", grown, "MiB", IDLE_MIB, note)
+    async with AsyncExitStack() as held:
+        for number in range(editors):
+            opened = _editor(served, f"slot_{number % 10:03d}", number)
+            await held.enter_async_context(opened)
+        await asyncio.sleep(3)
+        began_s = _processor_s(served.pid)
+        await asyncio.sleep(seconds)
+        spent_pct = (_processor_s(served.pid) - began_s) / seconds * 100
+        grown = _memory_mib(served.pid) - before
+    note = f"{len(streams)} open pages, {editors} editors of 10 slots"
+    return [
+        Count("serve-idle", spent_pct, "% of a core", IDLE_PCT, note),
+        Count("serve-idle-memory", grown, "MiB", IDLE_MIB, note),
+    ]
 
 
 def _stream_of(served: _Served) -> Iterator[str]:

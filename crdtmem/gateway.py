@@ -46,7 +46,6 @@ from crdtmem.store.context import file_context
 from crdtmem.store.editors import (
     EditorLogRow,
     EditorRow,
-    Rescued,
     Run,
     add_editor_row,
     delete_editor_doc,
@@ -225,11 +224,6 @@ class Editing:
         shown = None if slot.is_deleted else slot
         return Look(row.n, row.n_folded, row.rev, row.blocked, shown)
 
-    def rescued(self) -> list[Rescued]:
-        """Return the texts of editors that had another document, newest first."""
-        with self._session.store.reading() as connection:
-            return rescued_texts(connection, *self._place)
-
     def accept(self, offers: Sequence[Offer]) -> list[Accepted]:
         """Take editors' updates, all in one commit; durable when it returns.
 
@@ -284,6 +278,7 @@ class Editing:
                 offer.update,
                 state=document.clocks,
                 reserved=frozenset((row.anchor,)),
+                halves=document.halves(),
                 limit_bytes=limit,
             )
         except UpdateRejectedError as exc:
@@ -295,7 +290,7 @@ class Editing:
         before = units_of(document.text)
         try:
             effect = document.take(offer.update, found.clients)
-        except DocError:
+        except (DocError, UpdateRejectedError):
             self._cached = None
             return Accepted(None, "update-malformed")
         if effect is None:

@@ -3,7 +3,7 @@
 from crdtmem.cli.running import Call
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.limits import SEARCH_PAGE_MAX
-from crdtmem.search import Kind, Mode, SearchHit, Sort
+from crdtmem.search.values import Kind, Mode, SearchHit, Sort
 
 __all__ = ["search"]
 

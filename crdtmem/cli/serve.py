@@ -69,7 +69,8 @@ def serve(
     )
 
     store = call.config.store
-    running = running_servers(folder_for(store))
+    resolved = str(store.resolve())
+    running = [s for s in running_servers(folder_for(store)) if s.store == resolved]
     if running and (url or not another):
         found = invitation(running[0], store=store)
         _lead(call, found, running[0], is_opened=is_opened)

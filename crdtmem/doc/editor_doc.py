@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Self
 from crdtmem.doc.delta import Delta, Splice, apply_delta, delta_of_event, joined
 from crdtmem.doc.guard import doc_errors
 from crdtmem.doc.slot_doc import splice_text
-from crdtmem.doc.text_form import bytes_of, lines_of
+from crdtmem.doc.text_form import lines_of
 from crdtmem.errors import DocError
 from crdtmem.textdiff import diff_lines
-from crdtmem.updates import read_state_vector
+from crdtmem.updates import read_state_vector, scan_other
 
 __all__ = ["EditorDoc", "Effect", "following_delta", "text_of_other"]
 
@@ -128,8 +128,8 @@ class EditorDoc:
 
         Raises:
             DocError: If the document is not what the scan promised: something waits
-                for more, half a character was cut out, or it would be another text when
-                it is loaded again. The object is spent.
+                for more, or it would be another text when it is loaded again. The
+                object is spent.
 
         """
         expected = dict(self.clocks)
@@ -174,6 +174,13 @@ class EditorDoc:
         with doc_errors("read what an editor doc has"):
             return bytes(self._doc.get_state())
 
+    def halves(self) -> frozenset[tuple[int, int]]:
+        """Return the second halves of its characters; see EditorScan."""
+        if self.text.isascii() or max(self.text) <= "\uffff":
+            return frozenset()
+        state = self.diff(b"")
+        return scan_other(state, limit_bytes=len(state)).halves
+
     def diff(self, state_vector: bytes) -> bytes:
         """Return what is missing where this much is there.
 
@@ -200,10 +207,7 @@ class EditorDoc:
             finally:
                 self._text.unobserve(subscription)
             delta = delta_of_event(self.text, events)
-            text = apply_delta(self.text, delta)
-            if len(self._text) != bytes_of(text):
-                raise ValueError("half a character was cut")
-        self.text = text
+            self.text = apply_delta(self.text, delta)
         return Effect(fresh, delta)
 
     def _update_of(self, change: Callable[[], None]) -> bytes:

@@ -14,6 +14,7 @@ __all__ = [
     "SERVE_LOGIN_ADDRESSES_MAX",
     "SERVE_LOGIN_FAILURES_MAX",
     "SERVE_LOGIN_WINDOW_S",
+    "SERVE_NAMES_MAX",
     "SERVE_NAME_UNITS",
     "SERVE_OPEN_FILE_S",
     "SERVE_PORT",
@@ -80,6 +81,9 @@ SERVE_SESSION_IDLE_S = 12 * 3600.0
 
 SERVE_SESSION_S = 7 * 86_400.0
 """How long a browser stays signed in at all."""
+
+SERVE_NAMES_MAX = 256
+"""Names in a query or a form: some ten are known to any route."""
 
 SERVE_NAME_UNITS = 64
 """Longest name under which somebody writes from a browser."""

@@ -49,6 +49,7 @@ __all__ = [
     "PRESENCES_MAX",
     "PRESENCE_BYTES",
     "PRESENCE_PAUSE_S",
+    "PRESENCE_TOLD_BYTES",
     "PRESENCE_TTL_MS",
     "PROBE_WAIT_S",
     "PUT_RECORDS_MAX",
@@ -127,6 +128,9 @@ JOINS_MAX = 64
 
 PRESENCE_BYTES = 1_024
 """Longest blob of a presence: a few lanes, each with its slot and a phrase."""
+
+PRESENCE_TOLD_BYTES = 992
+"""Longest presence that a server tells; sealed, it is as long as one may be."""
 
 PRESENCE_TTL_MS = 45_000
 """Longest time that a presence holds: three heartbeats."""

@@ -258,7 +258,10 @@ class NamespaceSession:
     def hear_presence(self, presence: wire.Presence) -> bool:
         """Tell whether a presence is news: newer than the last of its sender."""
         sender = presence.replica_id, presence.incarnation
-        if presence.counter <= self._presences.get(sender, -1):
+        last = self._presences.get(sender, -1)
+        # Of one that has left the relay repeats the last, without a blob.
+        has_left = presence.counter == last and not presence.ttl_ms
+        if presence.counter <= last and not has_left:
             return False
         self._presences.pop(sender, None)
         self._presences[sender] = presence.counter

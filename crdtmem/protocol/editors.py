@@ -121,6 +121,7 @@ class EditorSession:
         self._held: bytes | None = None
         self._has_passed = False
         self._gaps: list[float] = []
+        self._is_asked = False
         self._is_denied = False
         self._awareness: dict[int, AwarenessEntry] = {}
         self._awareness_s = now - AWARENESS_PAUSE_S
@@ -172,7 +173,7 @@ class EditorSession:
 
     def accepted(
         self, update: UpdateOffered, code: str, state_vector: bytes, now: float
-    ) -> list[Request]:
+    ) -> list[DiffWanted]:
         """Learn what became of an update that was offered.
 
         Args:
@@ -188,6 +189,8 @@ class EditorSession:
         self.closing = self.closing or close_of(code)
         if self.closing is not None:
             return []
+        if update.is_first:
+            self._is_asked = False
         if code == "update-gap":
             self._note_gap(state_vector, now)
             return []
@@ -245,6 +248,10 @@ class EditorSession:
         return []
 
     def _note_gap(self, state_vector: bytes, now: float) -> None:
+        if self._is_asked:
+            # Typed before it could answer, and part of its answer.
+            return
+        self._is_asked = True
         self._gaps = [at for at in self._gaps if at > now - EDITOR_GAP_WINDOW_S]
         self._gaps.append(now)
         if len(self._gaps) >= EDITOR_GAPS_MAX:
@@ -260,7 +267,9 @@ class EditorSession:
         for _ in range(count):
             client, clock = reader.read_uint(), reader.read_uint()
             state = reader.read_str(EDITOR_FRAME_BYTES)
-            if _is_good(state):
+            is_known = client in self._awareness
+            has_room = is_known or len(self._awareness) < AWARENESS_ENTRIES_MAX
+            if has_room and _is_good(state):
                 self._awareness[client] = AwarenessEntry(client, clock, state)
         reader.expect_end()
 

@@ -6,10 +6,17 @@ passed the guard, and returns an ``Answer``; none of them knows who listens.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from crdtmem.errors import CrdtmemError
 
@@ -113,6 +120,8 @@ class Site:
         editors_in: The slots of a namespace that are open in editors, each as the event
             ``editors`` shows it: ``{label, scope, editors: [{lane, since}], unfolded,
             blocked?}``; a slot whose last editor has left stays for a while, with none.
+        presence_in: What lanes at other stores are at in a namespace, each as the event
+            ``presence`` shows it: ``{lane, replica, slot, doing}``.
         is_welcome: Tells whether a caller that was let in still would be; who holds a
             connection open asks every two seconds.
         stopping: Set when the server drains.
@@ -143,6 +152,7 @@ class Site:
         self.start_project = only_project or start_project
         self.editors_of: Callable[[str, str], tuple[str, ...]] = _nobody
         self.editors_in: Callable[[str], Sequence[Mapping[str, object]]] = _no_editors
+        self.presence_in: Callable[[str], Sequence[Mapping[str, object]]] = _no_editors
         self.is_welcome: Callable[[Principal], bool] = _anybody
         self.stopping = asyncio.Event()
 
@@ -154,6 +164,12 @@ class Site:
     def shows(self, project: str) -> bool:
         """Tell whether a project exists here at all."""
         return self.only_project in (None, project)
+
+    def at_work(self, namespace: str) -> Iterator[tuple[str, str, str]]:
+        """Yield who is at what here: lane, slot, and what it does there."""
+        for state in self.editors_in(namespace):
+            for editor in cast("Sequence[Mapping[str, object]]", state["editors"]):
+                yield str(editor["lane"]), str(state["label"]), "editing"
 
 
 def _no_editors(_namespace: str) -> Sequence[Mapping[str, object]]:
@@ -214,7 +230,7 @@ class Answer(NamedTuple):
 class StreamAnswer(NamedTuple):
     """What is sent back piece by piece, until the iterator or the connection ends."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     content_type: str = "text/event-stream"
     headers: Mapping[str, str] = _NONE
 

@@ -8,10 +8,11 @@ import asyncio
 import json
 import logging
 import secrets
+import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
-
-from starlette.websockets import WebSocket
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from crdtmem.errors import CrdtmemError, InvalidArgumentError
 from crdtmem.limits import SERVE_CHECK_S
@@ -29,6 +30,7 @@ from crdtmem.serve.answers import (
     see_other,
     status_of,
 )
+from crdtmem.serve.assets import ICON, STYLE
 from crdtmem.serve.events import Events
 from crdtmem.serve.guard import (
     Rules,
@@ -58,6 +60,9 @@ from crdtmem.serve.turns import (
 )
 from crdtmem.serve.values import pairs_in
 
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
+
 __all__ = ["App", "OpenSocket", "Parts"]
 
 _LOGGER = logging.getLogger(__name__)
@@ -66,15 +71,24 @@ _SAFE = ("GET", "HEAD")
 _FOREVER = "public, max-age=31536000, immutable"
 _SIGNED_IN = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-    '<meta http-equiv="refresh" content="0; url=/"><title>crdtmem</title></head>'
+    '<meta http-equiv="refresh" content="0; url=/"><title>crdtmem</title>'
+    f'<link rel="stylesheet" href="{STYLE}"><link rel="icon" href="{ICON}"></head>'
     '<body><main><h1>Signed in</h1><p><a href="/">Go on</a></p></main></body></html>'
 )
 # A redirect would not do: a Strict cookie is not sent along one that began elsewhere.
+_LIVE = Answer(200, b"ok\n", "text/plain; charset=utf-8")
+_LANE = "serve"
 
 
 class _Socket(NamedTuple):
     method: str
     pattern: str
+
+
+class _Own(NamedTuple):
+    method: str
+    pattern: str
+    answer: Callable[["Turn"], Answer]
 
 
 _YJS = _Socket("GET", "/yjs/{namespace}/{label}")
@@ -84,7 +98,7 @@ class OpenSocket(Protocol):
     """Serves one editor; see ``crdtmem.serve.gateway``."""
 
     async def __call__(
-        self, socket: WebSocket, ask: Ask, namespace: str, label: str
+        self, socket: "WebSocket", ask: Ask, namespace: str, label: str
     ) -> None:
         """Serve until the connection ends."""
 
@@ -144,12 +158,12 @@ class App:
         self._log_json = log_json
         self.events = Events(site)
         self._rest = Rest(self.events)
-        self._own: dict[tuple[str, str], Callable[[Turn], Answer]] = {
-            ("GET", "/version"): self._version,
-            ("POST", "/logout"): self._logout,
-            ("POST", "/session/invite"): self._invite,
-            ("GET", f"{PREFIX}/openapi.json"): self._openapi,
-        }
+        self._own = (
+            _Own("GET", "/version", self._version),
+            _Own("POST", "/logout", self._logout),
+            _Own("POST", "/session/invite", self._invite),
+            _Own("GET", f"{PREFIX}/openapi.json", self._openapi),
+        )
         site.is_welcome = self._is_welcome
 
     @property
@@ -187,14 +201,15 @@ class App:
             return Answer(
                 204, b"", "text/plain", cors_headers(turn.source, is_preflight=True)
             )
-        if (found := self._open_answer(turn)) is not None:
+        if (found := await self._open_answer(turn)) is not None:
             return found
         self._let_in(turn)
         body = await body_of(head, receive)
         form = self._form(turn, body)
-        if (own := self._own.get((head.method, head.path))) is not None:
-            turn.template = head.path
-            return own(turn)
+        if head.path in {one.pattern for one in self._own}:
+            own, _ = matched(self._own, head.method, turn.raw_path)
+            turn.template = own.pattern
+            return own.answer(turn)
         if head.path.startswith(f"{agentmemory.PREFIX}/"):
             turn.template = f"{agentmemory.PREFIX}/…"
             ask = turn.ask(self._site, query=pairs_in(turn.raw_query), body=body)
@@ -203,14 +218,13 @@ class App:
             return await self._rest_answer(turn, body)
         return await self._page_answer(turn, form, body)
 
-    def _open_answer(self, turn: Turn) -> Answer | None:
+    async def _open_answer(self, turn: Turn) -> Answer | None:
         """Return the answer to what anybody may ask; None for everything else."""
         head = turn.head
         path = head.path
         if path in ("/livez", "/readyz") and head.method in _SAFE:
             turn.template = path
-            is_ready = path == "/livez" or not self._site.is_stopping
-            return _ready() if is_ready else _not_ready()
+            return _LIVE if path == "/livez" else await self._ready()
         if path == "/login" and head.method == "GET":
             turn.template = path
             return self._login(turn)
@@ -221,6 +235,21 @@ class App:
                 raise HttpError(404, "route-not-found", "there is no such file")
             return Answer(200, found[1], found[0], {"Cache-Control": _FOREVER})
         return None
+
+    async def _ready(self) -> Answer:
+        """Tell whether requests are answered, and how long the store takes for one."""
+        site, began_s = self._site, time.monotonic()
+        status, store_ms, error = "ok", None, None
+        try:
+            async with site.handles.use(site.start_project, _LANE) as memory:
+                await memory.cursor()
+            store_ms = round((time.monotonic() - began_s) * 1000, 1)
+        except CrdtmemError as exc:
+            status, error = "failing", exc.code
+        if site.is_stopping:
+            status = "stopping"
+        value = {"status": status, "storeMs": store_ms, "error": error}
+        return json_answer(value, 200 if status == "ok" else 503)
 
     def _let_in(self, turn: Turn) -> None:
         """Find out who asks.
@@ -370,11 +399,13 @@ class App:
 
         async def pump() -> None:
             nonlocal sent
-            async for chunk in answer.chunks:
-                sent += len(chunk)
-                await send(
-                    {"type": "http.response.body", "body": chunk, "more_body": True}
-                )
+            # What it holds is given back now, and not when it is swept up.
+            async with aclosing(answer.chunks) as chunks:
+                async for chunk in chunks:
+                    sent += len(chunk)
+                    await send(
+                        {"type": "http.response.body", "body": chunk, "more_body": True}
+                    )
             await send({"type": "http.response.body", "body": b""})
 
         headers = headers_of(turn, answer.content_type, answer.headers)
@@ -400,6 +431,9 @@ class App:
     async def _serve_socket(
         self, turn: Turn, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        # It takes longer to load than all of a page, and browsers open none.
+        from starlette.websockets import WebSocket  # noqa: PLC0415 - see above
+
         socket = WebSocket(scope, receive=receive, send=send)
         try:
             turn.source = check_source(turn.head, self._rules)
@@ -461,18 +495,13 @@ def _unauthorized() -> HttpError:
     )
 
 
-def _ready() -> Answer:
-    return Answer(200, b"ok\n", "text/plain; charset=utf-8")
-
-
-def _not_ready() -> Answer:
-    return Answer(503, b"stopping\n", "text/plain; charset=utf-8")
-
-
 def _internal(error: Exception) -> CrdtmemError:
     """Log an exception that nobody expected; return what the caller is told of it."""
     incident = secrets.token_hex(4)
-    _LOGGER.error("incident %s", incident, exc_info=error)
+    # Where it happened, and no word of what it was about.
+    frames = traceback.extract_tb(error.__traceback__)
+    where = " < ".join(f"{f.filename}:{f.lineno}" for f in reversed(frames))
+    _LOGGER.error("incident %s: %s at %s", incident, type(error).__name__, where)
     return CrdtmemError(
         f"internal error, incident {incident}",
         code="internal-error",

@@ -8,8 +8,8 @@ more, so nothing queues: changes of one slot that a slow reader has missed are o
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from crdtmem.aio import AsyncMemory
@@ -36,6 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 _LANE = "serve"
 _PASSES_ROWS = 20
 _LONG_AGO = -1
+_FEEDS_MAX = 16
 
 States = Mapping[str, tuple[str, Mapping[str, object]]]
 """What is no change of a slot, by a key of its own: the event's name, its data."""
@@ -82,6 +83,9 @@ class Watcher:
         task = self._feeds.get(cursor)
         if task is None or (task.done() and task.exception() is not None):
             task = asyncio.create_task(self._read(cursor))
+            if len(self._feeds) >= _FEEDS_MAX:
+                # Somebody reads all there ever was, and nobody else stands there.
+                self._feeds.clear()
             self._feeds[cursor] = task
         return await asyncio.shield(task)
 
@@ -112,6 +116,7 @@ class Watcher:
                 self._note("condense", found, _LONG_AGO if is_first else self.seq + 1)
         is_told = self._note("sync", told, self.seq + 1) if told else False
         is_told |= self._note("editors", self._told_editors(), self.seq + 1)
+        is_told |= self._note("presence", self._told_presence(), self.seq + 1)
         if is_new or is_told:
             self.ring()
 
@@ -133,6 +138,16 @@ class Watcher:
             for namespace in (self._project, "global")
             for state in self._site.editors_in(namespace)
         }
+
+    def _told_presence(self) -> States:
+        lanes = [
+            lane
+            for namespace in (self._project, "global")
+            for lane in self._site.presence_in(namespace)
+        ]
+        # That nobody is there any more is told, too.
+        is_news = lanes or "presence" in self.states
+        return {"presence": ("presence", {"lanes": lanes})} if is_news else {}
 
     def _note(self, kind: str, told: States, seq: int) -> bool:
         """Keep what is new of a kind, for the ring of a number; tell if any is."""
@@ -185,7 +200,7 @@ class Events:
 
     async def stream(
         self, ask: Ask, project: str, since: str | None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the events of a project from a cursor on, or from now on.
 
         Args:
@@ -203,8 +218,11 @@ class Events:
             mine.pop(0)
             self.wake()
         try:
-            async with self.listening(project) as watcher:
-                async for chunk in self._told(watcher, mine, mark, since):
+            async with (
+                self.listening(project) as watcher,
+                aclosing(self._told(watcher, mine, mark, since)) as chunks,
+            ):
+                async for chunk in chunks:
                     yield chunk
         finally:
             if mark in mine:
@@ -214,7 +232,7 @@ class Events:
 
     async def _told(
         self, watcher: Watcher, mine: list[object], mark: object, since: str | None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         cursor, seen = since, _LONG_AGO
         if cursor is None:

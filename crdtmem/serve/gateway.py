@@ -9,18 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from typing import Any
-
-from starlette.websockets import WebSocket
+from typing import TYPE_CHECKING, Any
 
 from crdtmem.aio import AsyncMemory
 from crdtmem.doc.text_form import cut_units
-from crdtmem.errors import (
-    CrdtmemError,
-    SlotNotFoundError,
-    StoreError,
-    UpdateRejectedError,
-)
+from crdtmem.errors import CrdtmemError, OtherIncarnationError, UpdateRejectedError
 from crdtmem.limits import (
     AWARENESS_PAUSE_S,
     EDITOR_DOC_IDLE_S,
@@ -33,6 +26,7 @@ from crdtmem.limits import (
     EDITORS_MAX,
     EDITORS_SLOT_MAX,
 )
+from crdtmem.memory import Memory
 from crdtmem.models import Scope
 from crdtmem.protocol.editors import (
     AwarenessEntry,
@@ -50,6 +44,9 @@ from crdtmem.store.about import data_version
 from crdtmem.store.editors import unfolded_places
 from crdtmem.store.store import Store
 
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
+
 __all__ = ["Gateway"]
 
 _LOGGER = logging.getLogger(__name__)
@@ -63,10 +60,10 @@ _STOPPING = Close(1012, "server-stops")
 class _Connection:
     """One editor: what it sends goes to its room, and what is new goes to it."""
 
-    def __init__(self, socket: WebSocket, ask: Ask, room: Room) -> None:
+    def __init__(self, socket: "WebSocket", ask: Ask, room: Room) -> None:
         self.session = EditorSession(anchor=room.anchor, now=time.monotonic())
         self.lane = ""
-        self.since = time.time()
+        self.since = _now()
         self.gone = asyncio.Event()
         self._socket = socket
         self._ask = ask
@@ -86,8 +83,7 @@ class _Connection:
         self._waiting_bytes -= len(update.update)
         more = self.session.accepted(update, code, state_vector, time.monotonic())
         for request in more:
-            if isinstance(request, DiffWanted):
-                self._held = asyncio.create_task(self._answer(request))
+            self._held = asyncio.create_task(self._answer(request))
         self._went.set()
         self._bell.set()
 
@@ -151,7 +147,7 @@ class _Connection:
                     self._room.offer(self, request, may_write=self._ask.may_write)
                 case AwarenessWanted():
                     self._words.update({e.client: e for e in self._room.words()})
-                case AwarenessOffered():
+                case _:
                     self._hear_own(request)
 
     def _hear_own(self, request: AwarenessOffered) -> None:
@@ -165,18 +161,18 @@ class _Connection:
         self.lane = _lane_of(self._ask.principal, name)
 
     async def _answer(self, request: DiffWanted) -> None:
-        try:
-            self._n, update = await self._room.diff(request.state_vector)
-        except UpdateRejectedError as exc:
-            self.end(Close(4400, exc.code))
-            return
-        except (CrdtmemError, StoreError) as exc:
-            self.end(Close(1013, exc.code))
-            return
         self._vector = request.state_vector
-        self.session.diff_ready(update)
+        await self._put_diff()
         self._words.update({e.client: e for e in self._room.words()})
         self._bell.set()
+
+    async def _put_diff(self) -> None:
+        try:
+            self._n, update = await self._room.diff(self._vector)
+        except CrdtmemError as exc:
+            self.end(_close_for(exc))
+        else:
+            self.session.diff_ready(update)
 
     async def _let_others(self) -> None:
         """Read no more while a lot of what was read is not done."""
@@ -189,6 +185,11 @@ class _Connection:
             await self._went.wait()
 
     async def _write(self) -> None:
+        # Who has a socket has loaded this; a server that starts has none.
+        from starlette.websockets import (  # noqa: PLC0415 - see above
+            WebSocketDisconnect,
+        )
+
         while True:
             await self._bell_or_tick()
             if self.session.is_live:
@@ -203,6 +204,8 @@ class _Connection:
                 except TimeoutError:
                     self.end(Close(4508, "too-slow"))
                     break
+                except WebSocketDisconnect:
+                    return
             self._went.set()
             if self.session.closing is not None:
                 with suppress(TimeoutError, RuntimeError):
@@ -212,24 +215,16 @@ class _Connection:
 
     async def _bell_or_tick(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(AWARENESS_PAUSE_S if self._is_heard else None):
+            pause_s = AWARENESS_PAUSE_S if self.session.has_to_tick else None
+            async with asyncio.timeout(pause_s):
                 await self._bell.wait()
         self._bell.clear()
         await self._take(self.session.tick(time.monotonic()))
 
-    @property
-    def _is_heard(self) -> bool:
-        return self.session.has_to_tick
-
     async def _put_rows(self) -> None:
         rows = self._room.rows_after(self._n)
         if rows is None:
-            try:
-                self._n, update = await self._room.diff(self._vector)
-            except CrdtmemError as exc:
-                self.end(Close(1013, exc.code))
-                return
-            self.session.diff_ready(update)
+            await self._put_diff()
             return
         for n, update in rows:
             self.session.publish(update)
@@ -247,8 +242,8 @@ class Gateway:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._rooms: dict[tuple[str, str], Room] = {}
-        self._memories: dict[str, AsyncMemory] = {}
-        self._stack = AsyncExitStack()
+        self._memories: dict[str, tuple[AsyncExitStack, AsyncMemory]] = {}
+        self._has_rooms = asyncio.Event()
         self._opening = asyncio.Lock()
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -276,7 +271,7 @@ class Gateway:
                 "label": label,
                 "scope": _scope_of(namespace),
                 "editors": [
-                    {"lane": each.lane, "since": _iso(each.since)} for each in members
+                    {"lane": each.lane, "since": each.since} for each in members
                 ],
                 "unfolded": room.unfolded,
             }
@@ -284,7 +279,7 @@ class Gateway:
         return found
 
     async def serve(
-        self, socket: WebSocket, ask: Ask, namespace: str, label: str
+        self, socket: "WebSocket", ask: Ask, namespace: str, label: str
     ) -> None:
         """Serve an editor until its connection ends."""
         offered = socket.scope.get("subprotocols", [])
@@ -325,7 +320,7 @@ class Gateway:
             connection.end(_STOPPING)
         await asyncio.gather(*(each.gone.wait() for each in self._connections))
         self._rooms.clear()
-        await self._stack.aclose()
+        await self._leave_memories()
 
     async def _room(self, namespace: str, label: str) -> Room:
         if self._site.is_stopping:
@@ -338,23 +333,32 @@ class Gateway:
                 return room
             if len(self._rooms) >= EDITOR_DOCS_MAX:
                 raise HttpError(503, "too-many-editors", "too many slots are open")
-            memory = await self._memory(namespace)
+            memory = await self._memory(self._project_of(namespace))
             scope = _scope_of(namespace)
             editing = await memory.call(lambda one: one.editing(label, scope))
             room = Room(memory, editing)
             await room.begin()
             self._rooms[namespace, label] = room
+            self._has_rooms.set()
             return room
 
-    async def _memory(self, namespace: str) -> AsyncMemory:
-        project = self._site.start_project if namespace == "global" else namespace
-        found = self._memories.get(project)
-        if found is None:
-            found = await self._stack.enter_async_context(
-                self._site.handles.use(project, _LANE)
-            )
-            self._memories[project] = found
-        return found
+    def _project_of(self, namespace: str) -> str:
+        return self._site.start_project if namespace == "global" else namespace
+
+    async def _memory(self, project: str) -> AsyncMemory:
+        if project not in self._memories:
+            stack = AsyncExitStack()
+            use = self._site.handles.use(project, _LANE)
+            self._memories[project] = stack, await stack.enter_async_context(use)
+        return self._memories[project][1]
+
+    async def _leave_memories(self) -> None:
+        """Let the memories go in which no slot is open."""
+        async with self._opening:
+            used = {self._project_of(namespace) for namespace, _ in self._rooms}
+            for project in self._memories.keys() - used:
+                stack, _ = self._memories.pop(project)
+                await stack.aclose()
 
     async def _poll(self) -> None:
         """Wake the rooms when anybody has committed anything, and drop idle ones."""
@@ -362,12 +366,14 @@ class Gateway:
         seen: Any = None
         try:
             while True:
+                if not self._rooms:
+                    self._has_rooms.clear()
+                    await self._has_rooms.wait()
                 await asyncio.sleep(EDITOR_POLL_S)
                 found = None
-                if self._rooms:
-                    # Rooms that cannot read the store will say so.
-                    with suppress(CrdtmemError), store.reading() as connection:
-                        found = data_version(connection)
+                # Rooms that cannot read the store will say so.
+                with suppress(CrdtmemError), store.reading() as connection:
+                    found = data_version(connection)
                 if found != seen:
                     seen = found
                     for room in self._rooms.values():
@@ -383,23 +389,44 @@ class Gateway:
             if not room.members and is_idle:
                 del self._rooms[place]
                 await room.close()
+                await self._leave_memories()
 
     async def _fold_left(self) -> None:
-        """Fold what a process that was killed has left."""
-        with suppress(CrdtmemError):
-            memory = await self._memory("global")
-            for namespace, label in await memory.call(_unfolded):
-                if self._site.read_only or not self._site.shows(namespace):
-                    continue
-                await self._room(namespace, label)
+        """Fold what processes that were killed have left."""
+        idle_s = 0.0
+        while not self._site.read_only:
+            with suppress(CrdtmemError):
+                for place in await self._left(idle_s):
+                    # A slot that cannot be written keeps what was typed.
+                    with suppress(CrdtmemError):
+                        await self._fold_one(*place)
+            await self._leave_memories()
+            await asyncio.sleep(EDITOR_DOC_IDLE_S)
+            idle_s = EDITOR_DOC_IDLE_S
+
+    async def _left(self, idle_s: float) -> list[tuple[str, str]]:
+        def unfolded(memory: Memory) -> list[tuple[str, str]]:
+            before_ms = memory.store.clock_ms() - int(idle_s * 1000)
+            with memory.store.reading() as connection:
+                return unfolded_places(connection, before_ms)
+
+        async with self._opening:
+            memory = await self._memory(self._site.start_project)
+            found = await memory.call(unfolded)
+        return [place for place in found if self._is_left(*place)]
+
+    def _is_left(self, namespace: str, label: str) -> bool:
+        is_shown = namespace == "global" or self._site.shows(namespace)
+        return is_shown and (namespace, label) not in self._rooms
+
+    async def _fold_one(self, namespace: str, label: str) -> None:
+        scope = _scope_of(namespace)
+        async with self._opening:
+            memory = await self._memory(self._project_of(namespace))
+            await memory.call(lambda one: one.editing(label, scope).fold())
 
 
-def _unfolded(memory: Any) -> list[tuple[str, str]]:
-    with memory.store.reading() as connection:
-        return unfolded_places(connection)
-
-
-async def _refuse(socket: WebSocket, close: Close) -> None:
+async def _refuse(socket: "WebSocket", close: Close) -> None:
     with suppress(RuntimeError):
         await socket.close(*close)
 
@@ -411,9 +438,12 @@ def _close_for(error: CrdtmemError) -> Close:
             "store-read-only": Close(4403, error.code),
             "too-many-editors": _TOO_MANY,
         }.get(error.code, Close(1013, error.code))
-    if isinstance(error, SlotNotFoundError) or error.http_status in (400, 404):
-        return Close(4404, error.code)
-    return Close(1013, error.code)
+    if isinstance(error, UpdateRejectedError):
+        return Close(4400, error.code)
+    if isinstance(error, OtherIncarnationError):
+        return Close(4409, error.code)
+    is_nothing = error.http_status in (400, 404)
+    return Close(4404 if is_nothing else 1013, error.code)
 
 
 def _lane_of(principal: Principal, told: str) -> str:
@@ -427,6 +457,6 @@ def _scope_of(namespace: str) -> Scope:
     return "global" if namespace == "global" else "project"
 
 
-def _iso(at: float) -> str:
-    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+def _now() -> str:
+    moment = datetime.now(UTC).isoformat(timespec="milliseconds")
     return moment.replace("+00:00", "Z")

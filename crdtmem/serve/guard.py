@@ -27,6 +27,17 @@ __all__ = [
 
 _API = ("/api/v1/", "/yjs/")
 _MACHINE = (*_API, "/agentmemory/")
+_LENGTHS = ("content-length", "transfer-encoding")
+_ONCE = (
+    *_LENGTHS,
+    "content-type",
+    "crdtmem-lane",
+    "idempotency-key",
+    "last-event-id",
+    "x-csrf-token",
+)
+"""Headers that decide something, and whose last value must not win in silence."""
+
 _TOKEN_PROTOCOL = "crdtmem.token."
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
@@ -77,6 +88,7 @@ class Head(NamedTuple):
         headers: As they came, names in lower case.
         address: Of the client.
         is_websocket: Whether it asks for one.
+        target_bytes: Length of what it asks for, with the query, as it came.
 
     """
 
@@ -85,6 +97,7 @@ class Head(NamedTuple):
     headers: Sequence[tuple[bytes, bytes]]
     address: str = ""
     is_websocket: bool = False
+    target_bytes: int = 0
 
     def all(self, name: str) -> list[str]:
         """Return every value of a header."""
@@ -133,10 +146,10 @@ def check_source(head: Head, rules: Rules) -> Source:
     """Return where a request comes from.
 
     Raises:
-        HttpError: 431, ``host-forbidden`` or ``origin-forbidden``.
+        HttpError: 400, 431, ``host-forbidden`` or ``origin-forbidden``.
 
     """
-    _check_size(head)
+    _check_form(head)
     host = _checked_host(head, rules)
     origins = head.all("origin")
     if len(origins) > 1:
@@ -150,12 +163,21 @@ def check_source(head: Head, rules: Rules) -> Source:
     return Source(host, origin, foreign)
 
 
-def _check_size(head: Head) -> None:
+def _check_form(head: Head) -> None:
     # The connection bounds what it has to keep; a head that came at once passes there.
     size = sum(len(name) + len(value) + 4 for name, value in head.headers)
-    if size > SERVE_HEAD_BYTES:
+    if size + head.target_bytes > SERVE_HEAD_BYTES:
         message = f"the head is longer than {SERVE_HEAD_BYTES} bytes"
         raise HttpError(431, "bad-request", message)
+    given = {name for name in _ONCE if head.one(name) is not None}
+    if given.issuperset(_LENGTHS):
+        # Who is in between may take the other one for the end of the body.
+        raise HttpError(
+            400,
+            "bad-request",
+            "the body has two lengths",
+            headers={"Connection": "close"},
+        )
 
 
 def _checked_host(head: Head, rules: Rules) -> str:

@@ -93,7 +93,11 @@ class Handles:
         handle.users += 1
         self._handles[project, lane] = handle
         if len(self._handles) > SERVE_HANDLES_MAX:
-            await self._let_one_go(handle)
+            try:
+                await self._let_one_go(handle)
+            except BaseException:
+                handle.users -= 1
+                raise
         return handle
 
     async def _let_one_go(self, newest: _Handle) -> None:
@@ -132,6 +136,8 @@ class Use:
 
 
 async def _close(handle: _Handle) -> None:
+    # Whoever had it opened may have left before it was.
+    await handle.worker.run(int)
     if handle.memory is None:
         handle.worker.stop()
     else:

@@ -33,8 +33,8 @@ REFUSALS = {
 }
 """What a status of a refusal means."""
 
-_ALWAYS = (400, 401, 403, 404, 421, 431, 500, 503)
-_WITH_BODY = (408, 413, 415)
+_ALWAYS = (400, 401, 403, 404, 408, 413, 421, 431, 500, 503)
+# 408 and 413: any body is read before the route is known.
 _ERROR = {
     "type": "object",
     "required": ["error"],
@@ -159,7 +159,7 @@ def _request_body(fields: Iterable[Field]) -> dict[str, Any]:
 def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
     refused = {*_ALWAYS, *route.also}
     if route.body is not None:
-        refused |= {*_WITH_BODY}
+        refused.add(415)
     made = {str(route.status): _success(route, schemas)}
     for status in sorted(refused):
         made[str(status)] = {"description": REFUSALS[status]}

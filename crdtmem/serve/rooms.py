@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol, TypeVar
 from crdtmem.aio import AsyncMemory
 from crdtmem.errors import (
     CrdtmemError,
-    DocError,
     OtherIncarnationError,
     StoreBusyError,
     StoreFullError,
@@ -54,7 +53,7 @@ class Member(Protocol):
     """A connection, as its room sees it."""
 
     lane: str
-    since: float
+    since: str
 
     def settled(self, update: UpdateOffered, code: str, state_vector: bytes) -> None:
         """Learn what became of an update."""
@@ -93,7 +92,7 @@ class Room:
         members: Who is there.
         awareness: What they tell of themselves.
         idle_s: Since when nobody is there.
-        is_over: Whether another document has begun; nobody else may come in.
+        is_over: Whether the slot or its document has ended; nobody else may come in.
 
     """
 
@@ -120,10 +119,11 @@ class Room:
         self._typed_s: float | None = None
         self._last_s = 0.0
         self._folded_s = clock() - FOLD_MOVED_S
-        self._tried: tuple[int, int] | None = None
+        self._tried: tuple[object, ...] | None = None
         self._word = ""
         self._word_s = 0.0
-        self._word_clock = int(time.time())
+        # Above that of a room before this one, of this server or one before it.
+        self._word_clock = time.time_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -139,6 +139,7 @@ class Room:
     async def begin(self) -> None:
         """Look at the document, and start to work."""
         await self._see()
+        await self._follow_if_due()
         self._task = asyncio.create_task(self._work())
 
     async def close(self) -> None:
@@ -180,6 +181,8 @@ class Room:
 
     def words(self) -> list[AwarenessEntry]:
         """Return what everybody tells of himself, the room too."""
+        # Who was here before takes no word twice.
+        self._word_clock += 1
         return [*self.awareness.all(), self._own_word()]
 
     def wake(self) -> None:
@@ -195,7 +198,7 @@ class Room:
             self._bell.set()
 
     async def _work(self) -> None:
-        while True:
+        while not self.is_over:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s()):
                     await self._bell.wait()
@@ -204,16 +207,14 @@ class Room:
                 await self._turn()
             except OtherIncarnationError:
                 self._end(_OTHER)
-                return
-            except DocError:
-                # Who opens the slot next begins another document.
-                _LOGGER.exception("the document of a slot's editors is damaged")
+            except (StoreBusyError, StoreFullError) as exc:
+                _LOGGER.warning("editors of a slot wait: %s", exc.code)
+                await asyncio.sleep(FOLD_MOVED_S)
+                self._bell.set()
+            except Exception:
+                # Who opens a slot whose document is damaged begins another one.
+                _LOGGER.exception("the editors of a slot cannot go on")
                 self._end(_BUSY)
-                return
-            except CrdtmemError as exc:
-                _LOGGER.warning("editors of a slot cannot go on: %s", exc.code)
-                self._end_all(_BUSY)
-                await asyncio.sleep(SERVE_CHECK_S)
 
     def _end(self, close: Close) -> None:
         self.is_over = True
@@ -222,11 +223,12 @@ class Room:
     async def _turn(self) -> None:
         await self._accept()
         await self._see()
-        if self._is_follow_due():
-            await self._call(self._editing.follow)
-            await self._see()
+        await self._follow_if_due()
         if self._is_fold_due():
             await self._fold()
+        look = self._look
+        if look is not None and look.slot is None and not look.unfolded:
+            self._end(_GONE)
         self._check_members()
 
     async def _accept(self) -> None:
@@ -271,22 +273,21 @@ class Room:
         elif self._typed_s is None:
             self._typed_s = now
             self._last_s = max(self._last_s, now - FOLD_QUIET_S)
-        if look.slot is None and not look.unfolded:
-            self._end_all(_GONE)
         self._say()
 
-    def _is_follow_due(self) -> bool:
+    async def _follow_if_due(self) -> None:
         look = self._look
         if look is None or look.slot is None or look.unfolded:
-            return False
-        return look.slot.rev != look.rev and look.slot.quarantined is None
+            return
+        if look.slot.rev != look.rev and look.slot.quarantined is None:
+            await self._call(self._editing.follow)
+            await self._see()
 
     def _is_fold_due(self) -> bool:
         look = self._look
         if look is None or not look.unfolded or self._typed_s is None:
             return False
-        lsn = 0 if look.slot is None else look.slot.lsn
-        if self._tried == (look.n, lsn):
+        if self._tried == _sides(look):
             return False
         return self._clock() >= self._due_s(look) or not self.members
 
@@ -296,20 +297,16 @@ class Room:
         return min(due, self._folded_s + FOLD_MOVED_S) if is_moved else due
 
     async def _fold(self) -> None:
+        before = _sides(self._look)
         found = await self._call(self._editing.fold)
         self._folded_s = self._clock()
         await self._see()
         self._tried = None
-        if (
-            found.blocked
-            and self._look is not None
-            and not found.blocked.startswith("store-")
-        ):
-            slot = self._look.slot
-            # Tried again when either side has changed.
-            self._tried = self._look.n, 0 if slot is None else slot.lsn
-        elif found.blocked:
+        if found.blocked and found.blocked.startswith("store-"):
             self._typed_s = self._last_s = self._clock()
+        elif found.blocked:
+            # Tried again when either side has changed since it was looked at.
+            self._tried = before
 
     def _pause_s(self) -> float:
         look = self._look
@@ -354,3 +351,9 @@ class Room:
 
     async def _call(self, step: Callable[[], _T]) -> _T:
         return await self._memory.call(lambda _: step())
+
+
+def _sides(look: Look | None) -> tuple[object, ...]:
+    """Return what a fold depends on."""
+    slot = None if look is None else look.slot
+    return look and look.n, slot and slot.lsn, slot and slot.quarantined

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, cast
@@ -47,6 +47,7 @@ from crdtmem.serve.runfiles import (
 )
 from crdtmem.serve.session import Sessions
 from crdtmem.serve.tokens import Tokens
+from crdtmem.sync.board import Board, lanes_in
 from crdtmem.sync.thread import SyncThread
 
 __all__ = ["Background", "Options", "Ready", "bound_socket", "serve"]
@@ -55,7 +56,8 @@ _ORIGIN = re.compile(
     r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?"
 )
 _FRAME_BYTES = 64 << 10
-_SWEEP_TICKS = 50
+_TICKS = 20
+"""Of a tenth of a second, from one look at what is seldom to be done to the next."""
 
 
 class Options(NamedTuple):
@@ -122,23 +124,25 @@ class Ready(NamedTuple):
 
 
 class _Connection(H11Protocol):
-    """A connection whose heads are bounded in time, too."""
+    """A connection bounded in time: in its heads, and in bodies that nobody reads."""
 
-    _head_timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
-        self._expect_head()
+        self._expect()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._forget_head()
-        elif self._head_timer is None and not self.transport.is_closing():
-            self._expect_head()
+        is_head = self.conn.their_state is h11.IDLE
+        is_unread = not self._is_owed() and self.conn.their_state is h11.SEND_BODY
+        if not (is_head or is_unread):
+            self._forget()
+        elif self._timer is None and not self.transport.is_closing():
+            self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_head()
+        self._forget()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -146,23 +150,28 @@ class _Connection(H11Protocol):
         is_long = len(self.conn.trailing_data[0]) >= SERVE_HEAD_BYTES
         self._send_bare(431 if is_long else 400, msg)
 
-    def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(SERVE_HEAD_S, self._give_up)
+    def _is_owed(self) -> bool:
+        """Whether there is a request, or may be one, without an answer."""
+        return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
-    def _forget_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _expect(self) -> None:
+        self._timer = self.loop.call_later(SERVE_HEAD_S, self._give_up)
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self) -> None:
         self._send_bare(408, "The request did not arrive in time.")
 
     def _send_bare(self, status: int, text: str) -> None:
-        self.transport.write(
-            b"HTTP/1.1 %d \r\nContent-Type: text/plain\r\nConnection: close\r\n"
-            b"X-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n\r\n%s"
-            % (status, len(text), text.encode())
-        )
+        if self._is_owed():
+            self.transport.write(
+                b"HTTP/1.1 %d \r\nContent-Type: text/plain\r\nConnection: close\r\n"
+                b"X-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n\r\n%s"
+                % (status, len(text), text.encode())
+            )
         self.transport.close()
 
 
@@ -170,11 +179,14 @@ class _Server(uvicorn.Server):
     """Ends in order: its drain comes before uvicorn's own, which cuts connections."""
 
     def __init__(
-        self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]], folder: Path
+        self,
+        config: uvicorn.Config,
+        drain: Callable[[], Awaitable[None]],
+        now_and_then: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._drain = drain
-        self._folder = folder
+        self._now_and_then = now_and_then
         self._is_ending = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -189,8 +201,8 @@ class _Server(uvicorn.Server):
                 server.close()
             await self._drain()
             return True
-        if counter % _SWEEP_TICKS == 0:
-            sweep_open_files(self._folder, time.time())
+        if counter % _TICKS == 0:
+            self._now_and_then()
         return await super().on_tick(counter)
 
 
@@ -242,15 +254,7 @@ async def _serve(
     async with site.handles.use(site.start_project, background.lane):
         pass
     parts, drain_parts = make_parts(site)
-    app = App(
-        site,
-        _rules(options, port),
-        tokens,
-        parts,
-        is_secure=_is_secure(options),
-        is_agentmemory_open=options.agentmemory_open,
-        log_json=options.log_json,
-    )
+    app = _app(options, site, tokens, parts)
 
     async def drain() -> None:
         site.stopping.set()
@@ -260,11 +264,17 @@ async def _serve(
                 await drain_parts()
 
     folder = folder_for(background.store)
-    server = _Server(_config(options, app), drain, folder)
+    board = _board(site)
+
+    def look() -> None:
+        sweep_open_files(folder, time.time())
+        board.tell(site.at_work)
+
+    server = _Server(_config(options, app), drain, look)
     running_servers(folder)
     running = _running(options, site, control)
     run_file = RunFile(folder, running)
-    thread = _sync_thread(options, background)
+    thread = _sync_thread(options, background, board)
     try:
         token = site.sessions.invite()
         tell(Ready(f"{site.base}/login?t={token}", running))
@@ -318,6 +328,12 @@ def _check(options: Options) -> None:
         if not _ORIGIN.fullmatch(url):
             message = f"{name} must be http(s)://HOST[:PORT], not {url!a:.80}"
             raise InvalidArgumentError(name, message)
+    if options.behind_proxy is not None:
+        try:
+            ip_network(options.behind_proxy)
+        except ValueError as exc:
+            message = f"behind_proxy must be a CIDR, not {options.behind_proxy!a:.80}"
+            raise InvalidArgumentError("behind_proxy", message) from exc
     if _is_loopback(options.host):
         return
     is_encrypted = options.tls is not None or options.behind_proxy is not None
@@ -373,6 +389,24 @@ def _rules(options: Options, port: int) -> Rules:
     )
 
 
+def _app(options: Options, site: Site, tokens: Tokens, parts: Parts) -> App:
+    return App(
+        site,
+        _rules(options, site.port),
+        tokens,
+        parts,
+        is_secure=_is_secure(options),
+        is_agentmemory_open=options.agentmemory_open,
+        log_json=options.log_json,
+    )
+
+
+def _board(site: Site) -> Board:
+    board = Board()
+    site.presence_in = lambda namespace: lanes_in(board.others.get(namespace, {}))
+    return board
+
+
 def _running(options: Options, site: Site, control: str) -> Running:
     address = _address(options.host)
     return Running(
@@ -384,6 +418,7 @@ def _running(options: Options, site: Site, control: str) -> Running:
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         read_only=options.read_only,
         is_tls=options.tls is not None,
+        store=str(site.store_path.resolve()),
     )
 
 
@@ -410,13 +445,16 @@ def _config(options: Options, app: App) -> uvicorn.Config:
     )
 
 
-def _sync_thread(options: Options, background: Background) -> SyncThread | None:
+def _sync_thread(
+    options: Options, background: Background, board: Board
+) -> SyncThread | None:
     if options.read_only:
         return None
     thread = SyncThread(
         background.store,
         token=background.relay_token,
         keyring_text=background.relay_keyring,
+        board=board,
     )
     thread.start()
     return thread

@@ -48,6 +48,7 @@ class Running(NamedTuple):
         started_at: Since when; ISO 8601, UTC.
         read_only: Whether it writes nothing.
         is_tls: Whether it speaks TLS.
+        store: Of which; several may lie in one folder.
 
     """
 
@@ -59,6 +60,7 @@ class Running(NamedTuple):
     started_at: str
     read_only: bool
     is_tls: bool
+    store: str
 
 
 def folder_for(store_path: Path) -> Path:

@@ -6,9 +6,7 @@ The ASGI side of the application: reads bodies, sends whole answers, closes WebS
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any
-
-from starlette.websockets import WebSocket
+from typing import TYPE_CHECKING, Any
 
 from crdtmem.limits import SERVE_BODY_BYTES, SERVE_BODY_S
 from crdtmem.serve.answers import (
@@ -21,6 +19,9 @@ from crdtmem.serve.answers import (
 )
 from crdtmem.serve.guard import Head, Source, cors_headers, security_headers
 from crdtmem.serve.session import csrf_of
+
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
 
 __all__ = [
     "Receive",
@@ -47,15 +48,17 @@ class Turn:
     def __init__(self, scope: Scope) -> None:
         self.is_websocket = scope["type"] == "websocket"
         client = scope.get("client") or ("", 0)
+        raw_path: bytes = scope.get("raw_path", scope["path"].encode())
+        self.raw_query: bytes = scope.get("query_string", b"")
         self.head = Head(
             scope.get("method", "GET"),
             scope["path"],
             list(scope["headers"]),
             str(client[0]),
             self.is_websocket,
+            len(raw_path) + len(self.raw_query),
         )
-        self.raw_path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
-        self.raw_query: bytes = scope.get("query_string", b"")
+        self.raw_path = raw_path.decode("latin-1")
         self.source: Source | None = None
         self.principal = _NOBODY
         self.cookie: str | None = None
@@ -150,7 +153,7 @@ def headers_of(
 
 
 async def deny_socket(
-    socket: WebSocket, turn: Turn, scope: Scope, error: HttpError
+    socket: "WebSocket", turn: Turn, scope: Scope, error: HttpError
 ) -> None:
     """Refuse a WebSocket: a bad token by a close, which scripts can see."""
     if error.status == 401:
@@ -170,7 +173,7 @@ async def deny_socket(
     await socket.send({"type": "websocket.http.response.body", "body": answer.body})
 
 
-async def close_socket(socket: WebSocket, code: int, reason: str) -> None:
+async def close_socket(socket: "WebSocket", code: int, reason: str) -> None:
     """Accept a WebSocket only to say why it is closed."""
     offered = socket.scope.get("subprotocols", [])
     await socket.accept("crdtmem.yjs" if "crdtmem.yjs" in offered else None)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
 from crdtmem.errors import InvalidArgumentError
+from crdtmem.limits import SERVE_NAMES_MAX
 from crdtmem.serve.answers import HttpError
 from crdtmem.serve.routing import Field, Kind
 
@@ -57,9 +58,12 @@ def pairs_in(raw: bytes, *, known: Sequence[str] | None = None) -> dict[str, str
 
     Raises:
         InvalidArgumentError: If a name is unknown or doubled.
-        HttpError: ``bad-request``, if it is no UTF-8.
+        HttpError: ``bad-request``, if it is no UTF-8, or of far too many names.
 
     """
+    if raw.count(b"&") >= SERVE_NAMES_MAX:
+        message = f"there are more than {SERVE_NAMES_MAX} names"
+        raise HttpError(400, "bad-request", message)
     found: dict[str, str] = {}
     for part in raw.split(b"&") if raw else ():
         name, _, value = (_unquoted(piece) for piece in part.partition(b"="))
@@ -133,8 +137,16 @@ class _MisfitError(Exception):
 def _object_in(raw: bytes) -> dict[str, Any]:
     try:
         value = json.loads(
-            raw, object_pairs_hook=_once_each, parse_constant=_no_constant
+            raw.decode(), object_pairs_hook=_once_each, parse_constant=_no_constant
         )
+        if b"\\u" in raw:
+            # Half a surrogate pair could be written nowhere.
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as exc:
+        message = "the body holds half a surrogate pair"
+        raise InvalidArgumentError(
+            "body", message, code="invalid-text", details={"reason": "lone-surrogate"}
+        ) from exc
     except (ValueError, RecursionError) as exc:
         if isinstance(exc, InvalidArgumentError):
             raise
@@ -142,29 +154,15 @@ def _object_in(raw: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         message = f"the body must be a JSON object, not {type(value).__name__}"
         raise HttpError(400, "bad-request", message)
-    if b"\\u" in raw and _has_half_pair(value):
-        message = "the body holds half a surrogate pair"
-        raise InvalidArgumentError(
-            "body", message, code="invalid-text", details={"reason": "lone-surrogate"}
-        )
     return value
 
 
-def _has_half_pair(value: object) -> bool:
-    """Tell whether any string in it could be written nowhere."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        name = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgumentError(name[:60], f"{name!a:.60} is given twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidArgumentError(name[:60], f"{name!a:.60} is given twice")
+        found[name] = value
     return found
 
 

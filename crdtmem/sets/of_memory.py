@@ -128,7 +128,9 @@ class SetVerbs:
             SlotNotFoundError: If the slot of a history or an archive is not there.
 
         """
-        from crdtmem.search import search_slots  # noqa: PLC0415 - see the module
+        from crdtmem.search.searching import (  # noqa: PLC0415 - see the module
+            search_slots,
+        )
 
         return search_slots(
             self._session,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from crdtmem.search import SearchHit, SearchResult, search_items
+from crdtmem.search.searching import search_items
+from crdtmem.search.values import SearchHit, SearchResult
 from crdtmem.session import Session
 from crdtmem.sets import recording
 from crdtmem.sets.values import Binding

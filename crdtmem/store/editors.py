@@ -455,11 +455,17 @@ def keep_damaged(transaction: Transaction, row: EditorRow) -> None:
     )
 
 
-def unfolded_places(connection: apsw.Connection) -> list[tuple[str, str]]:
-    """Return namespace and label of the slots whose editors typed what they lack."""
+def unfolded_places(
+    connection: apsw.Connection, before_ms: int
+) -> list[tuple[str, str]]:
+    """Return namespace and label of the slots whose editors typed what they lack.
+
+    Only those into which nobody has typed since a moment.
+    """
     rows = connection.execute(
         "SELECT namespace, label FROM editor_doc WHERE n > n_folded"
-        " ORDER BY namespace, label"
+        " AND touched_ms <= :before ORDER BY namespace, label",
+        {"before": before_ms},
     )
     return [(namespace, label) for namespace, label in rows]
 

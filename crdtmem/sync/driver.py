@@ -21,6 +21,7 @@ from crdtmem.sealing import Keyring
 from crdtmem.store.links import Link, find_link, links_of
 from crdtmem.store.outbox import unsent_counts
 from crdtmem.store.store import Store
+from crdtmem.sync.board import Board
 from crdtmem.sync.journal import Journal
 from crdtmem.sync.line import Line
 from crdtmem.sync.token import token_stamp
@@ -41,6 +42,7 @@ class Driver:
         token: What the environment holds, for links without a token file.
         keyring: Likewise, for encrypted links without a keyring file.
         rng: For delays; None: the system's.
+        board: Where presences are, if anybody wants them.
 
     """
 
@@ -51,7 +53,9 @@ class Driver:
         token: str | None = None,
         keyring: Keyring | None = None,
         rng: Random | None = None,
+        board: Board | None = None,
     ) -> None:
+        self._board = board
         self._store = store
         self._token = token
         self._keyring = keyring
@@ -119,6 +123,7 @@ class Driver:
                 journal=self._journal,
                 rng=self._rng,
                 until_settled=until_settled,
+                board=self._board,
             )
             for group in _grouped(links)
         ]

@@ -35,6 +35,7 @@ from crdtmem.sealing import Keyring
 from crdtmem.store.about import data_version
 from crdtmem.store.links import Link
 from crdtmem.store.store import Store
+from crdtmem.sync.board import Board
 from crdtmem.sync.engine import Ended, Engine
 from crdtmem.sync.journal import Journal
 from crdtmem.sync.keyring import load_sealers
@@ -68,6 +69,7 @@ class Line:
         journal: Is told how the links stand.
         rng: For delays.
         until_settled: Whether to stop by itself when nothing is under way any more.
+        board: Where presences are, if anybody wants them.
 
     Attributes:
         engine: Does the work.
@@ -86,11 +88,15 @@ class Line:
         journal: Journal,
         rng: Random,
         until_settled: bool = False,
+        board: Board | None = None,
     ) -> None:
         self.links = tuple(links)
         self.engine = Engine(
             store, links, incarnation=incarnation, rng=rng, agent=AGENT
         )
+        self.engine.hears_presence = board is not None
+        self._board = board
+        self._said: dict[str, bytes] = {}
         self.last: Ended | None = None
         self._store = store
         self._token = token
@@ -216,6 +222,8 @@ class Line:
             self.engine.connection_lost(1006, time.monotonic())
         except CrdtmemError as exc:
             trouble = _trouble(exc)
+        finally:
+            self._clear_board()
         return trouble or self.engine.ended or LOST
 
     async def _read(
@@ -294,8 +302,27 @@ class Line:
                 fault=fact.fault,
                 is_in_sync=fact.is_quiet,
             )
+            if fact.state == "connected":
+                self._exchange(fact.link, now)
         self._journal.flush(now)
         return has_worked
+
+    def _exchange(self, link: int, now: float) -> None:
+        """Tell what this store is at, and take down what others are at."""
+        if self._board is None:
+            return
+        name = next(x.namespace for x in self.links if x.link == link)
+        blob = self._board.own.get(name, b"")
+        if blob != self._said.get(name, b""):
+            self._said[name] = blob
+            self.engine.set_presence(name, blob, now)
+        self._board.others[name] = self.engine.presences(name)
+
+    def _clear_board(self) -> None:
+        self._said.clear()
+        if self._board is not None:
+            for link in self.links:
+                self._board.others.pop(link.namespace, None)
 
     def _has_news(self, now: float) -> bool:
         """Tell whether others have written to the store since the last look."""

@@ -22,6 +22,7 @@ from crdtmem.store.store import Store
 
 if TYPE_CHECKING:
     from crdtmem.sealing import Keyring
+    from crdtmem.sync.board import Board
     from crdtmem.sync.driver import Driver
 
 __all__ = ["SyncThread"]
@@ -37,6 +38,7 @@ class SyncThread:
         token: What the environment holds, for links without a token file.
         keyring_text: Likewise, for encrypted links without a keyring file.
         rng: For delays; None: the system's.
+        board: Where presences are, if anybody wants them.
 
     """
 
@@ -47,7 +49,9 @@ class SyncThread:
         token: str | None = None,
         keyring_text: str | None = None,
         rng: Random | None = None,
+        board: "Board | None" = None,
     ) -> None:
+        self._board = board
         self._path = path
         self._token = token
         self._keyring_text = keyring_text
@@ -129,7 +133,13 @@ class SyncThread:
 
             # A descriptor can be read once.
             self._keyring = process_keyring(self._keyring_text)
-        driver = Driver(store, token=self._token, keyring=self._keyring, rng=self._rng)
+        driver = Driver(
+            store,
+            token=self._token,
+            keyring=self._keyring,
+            rng=self._rng,
+            board=self._board,
+        )
         with self._mutex:
             self._loop, self._driver = asyncio.get_running_loop(), driver
         try:

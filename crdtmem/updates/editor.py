@@ -27,10 +27,12 @@ class EditorScan:
 
     Attributes:
         clients: The next clock of each client that it has structs of.
+        halves: Client and clock of each second half of a character in it.
 
     """
 
     clients: Mapping[int, int]
+    halves: frozenset[tuple[int, int]]
 
 
 def scan_editor(
@@ -38,6 +40,7 @@ def scan_editor(
     *,
     state: Mapping[int, int],
     reserved: frozenset[int],
+    halves: frozenset[tuple[int, int]],
     limit_bytes: int,
 ) -> EditorScan:
     """Accept an editor's update, or refuse it.
@@ -46,26 +49,30 @@ def scan_editor(
         data: The update.
         state: The editor doc's state vector.
         reserved: Ids that no editor may use, beside the small ones.
+        halves: As of EditorScan, in the editor doc.
         limit_bytes: Largest update.
 
     Raises:
         UpdateRejectedError: ``update-malformed``, ``update-text``,
             ``update-too-large``, ``update-content`` for a value that no doc holds,
             ``unsupported-content``, ``update-client``, ``update-gap`` for what hangs on
-            something that is not there, or ``other-incarnation``.
+            something that is not there, ``other-incarnation``, or ``update-half`` for
+            what stands in the middle of a character, or deletes a half of one.
 
     """
-    return _EditorReader(data, state, reserved).read(limit_bytes)
+    found = _EditorReader(data, state, reserved)
+    found.halves |= halves
+    return found.read(limit_bytes)
 
 
-def scan_other(data: bytes, *, limit_bytes: int) -> None:
-    """Accept the whole document of another incarnation, to read its text.
+def scan_other(data: bytes, *, limit_bytes: int) -> EditorScan:
+    """Accept a whole document, of another incarnation or our own, to read its text.
 
     Raises:
         UpdateRejectedError: As for scan_editor.
 
     """
-    _EditorReader(data, {}, None).read(limit_bytes)
+    return _EditorReader(data, {}, None).read(limit_bytes)
 
 
 class _EditorReader(Cursor):
@@ -83,6 +90,9 @@ class _EditorReader(Cursor):
         self.clients: dict[int, int] = {}
         # The highest clock of each client that something hangs on: enough to know.
         self.needed: dict[int, int] = {}
+        # Where something is put between two clocks, before the second one.
+        self.cuts: set[tuple[int, int]] = set()
+        self.halves: set[tuple[int, int]] = set()
 
     def read(self, limit_bytes: int) -> EditorScan:
         if len(self.data) > limit_bytes:
@@ -98,7 +108,10 @@ class _EditorReader(Cursor):
                 raise self._gap(f"hangs on clock {clock} of client {client}")
         self._read_deletes()
         self.expect_end()
-        return EditorScan(self.clients)
+        # Yjs and yrs leave different texts behind where a character is cut in two.
+        if cut := self.cuts & self.halves:
+            raise self.refusal("update-half", f"cuts the character at {min(cut)}")
+        return EditorScan(self.clients, frozenset(self.halves))
 
     def _read_section(self) -> None:
         structs, client, clock = self.uint(), self.uint(), self.uint()
@@ -111,6 +124,7 @@ class _EditorReader(Cursor):
         self.have = self.state.get(client, 0)
         if clock > self.have:
             raise self._gap(f"begins at clock {clock} of client {client}")
+        self.cuts |= {(client, clock), (client, self.have)}
         for _ in range(structs):
             clock = self._read_struct(clock)
         is_own = client < EDITOR_OWN_IDS_MAX or client in self.reserved
@@ -129,7 +143,7 @@ class _EditorReader(Cursor):
             self._read_origins(info, clock)
         else:
             is_value = self._read_parent(info)
-        end = clock + self._read_length(content, is_value=is_value)
+        end = clock + self._read_length(content, clock, is_value=is_value)
         if end > CLOCK_MAX:
             raise self.refusal("update-malformed", f"clock {end} exceeds {CLOCK_MAX}")
         if end > self.have:
@@ -146,6 +160,7 @@ class _EditorReader(Cursor):
             if client == self.client and target >= clock:
                 raise self._gap(f"clock {clock} hangs on clock {target} after it")
             self.needed[client] = max(self.needed.get(client, 0), target)
+            self.cuts.add((client, target + (flag == ORIGIN)))
 
     def _read_parent(self, info: int) -> bool:
         """Read where a struct stands; return whether that is the root crdtmem."""
@@ -160,10 +175,9 @@ class _EditorReader(Cursor):
             raise self._unsupported(f"another root ({len(root)} characters)")
         return False
 
-    def _read_length(self, content: int, *, is_value: bool) -> int:
+    def _read_length(self, content: int, clock: int, *, is_value: bool) -> int:
         if content == STRING:
-            text = self.text()
-            length = len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+            length = self._read_string(clock)
         elif content in (GC, DELETED, SKIP):
             length = self.uint()
         elif content == ANY and is_value:
@@ -174,6 +188,18 @@ class _EditorReader(Cursor):
         if not length:
             raise self.refusal("update-malformed", "struct of length 0")
         return length
+
+    def _read_string(self, clock: int) -> int:
+        text = self.text()
+        if text.isascii():
+            return len(text)
+        start = clock
+        for char in text:
+            clock += 1
+            if char > "\uffff":
+                self.halves.add((self.client, clock))
+                clock += 1
+        return clock - start
 
     def _check_fresh(self, content: int, info: int, *, is_value: bool) -> None:
         """Refuse a struct that is not in the state, for what only such ones may be."""
@@ -198,6 +224,7 @@ class _EditorReader(Cursor):
                     raise self.refusal("update-malformed", "deleted range of length 0")
                 if clock + length > end:
                     raise self._gap(f"deletes clock {clock + length} of {client}")
+                self.cuts |= {(client, clock), (client, clock + length)}
 
     def _end(self, client: int) -> int:
         return max(self.state.get(client, 0), self.clients.get(client, 0))

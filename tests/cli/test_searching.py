@@ -5,7 +5,7 @@ from contextlib import closing
 import apsw
 import pytest
 
-from crdtmem.search import SearchResult
+from crdtmem.search.values import SearchResult
 from tests.cli.contract import validated
 
 

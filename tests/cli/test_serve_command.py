@@ -17,7 +17,7 @@ from crdtmem.serve.run import Ready
 from crdtmem.serve.runfiles import RunFile, Running, folder_for
 
 RUNNING = Running(
-    4242, 8790, "127.0.0.1", "http://127.0.0.1:8790", "t", "2026", False, False
+    4242, 8790, "127.0.0.1", "http://127.0.0.1:8790", "t", "2026", False, False, ""
 )
 URL = "http://127.0.0.1:8790/login?t=abc"
 
@@ -120,7 +120,8 @@ def test_what_cannot_be_is_refused(run, served, argv, why):
 @pytest.fixture
 def other(home, monkeypatch):
     """A server that runs on the store."""
-    file = RunFile(folder_for(home / "store.sqlite"), RUNNING)
+    running = RUNNING._replace(store=str((home / "store.sqlite").resolve()))
+    file = RunFile(folder_for(home / "store.sqlite"), running)
     monkeypatch.setattr(
         "crdtmem.serve.runfiles.invitation", lambda found, *, store: f"{URL}{found.pid}"
     )
@@ -137,6 +138,13 @@ def test_a_second_server_leads_to_the_first(run, served, other):
     assert by_url.out == second.out
     assert another.out == f"{URL}\n"
     assert len(served) == 1
+
+
+@pytest.mark.requirement("serve-27")
+def test_the_server_of_a_store_beside_it_is_another_one(run, served, other, home):
+    result = run("serve", "--url", "--store", str(home / "other.sqlite"))
+
+    assert (result.status, result.out, served) == (3, "", [])
 
 
 @pytest.mark.requirement("serve-27")

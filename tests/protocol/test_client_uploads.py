@@ -416,6 +416,9 @@ def test_presence_of_others_is_news_if_its_counter_is_higher():
     assert give(session, shown, replace(shown, counter=4)) == []
     assert give(session, other) == [replace(news, incarnation=RELAY, counter=1)]
     assert give(session, replace(shown, counter=6)) == [replace(news, counter=6)]
+    # The relay knows no higher one when its sender leaves.
+    left = give(session, replace(shown, counter=6, ttl_ms=0, blob=b""))
+    assert left == [replace(news, counter=6, ttl_ms=0, blob=b"")]
 
 
 def test_a_presence_is_sealed_for_its_counter_each_time_it_is_told():

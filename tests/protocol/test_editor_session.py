@@ -153,7 +153,7 @@ def test_no_bytes_make_a_session_raise(frames, prefix):
 
 def test_a_gap_is_asked_about_again_until_it_happens_too_often():
     one = session()
-    offer = UpdateOffered(b"x", is_first=False)
+    offer = UpdateOffered(b"x", is_first=True)
     one.accepted(offer, "update-gap", OURS, 0.0)
     for number in range(EDITOR_GAPS_MAX - 1):
         one.accepted(offer, "update-gap", OURS, EDITOR_GAP_WINDOW_S + 1 + number)
@@ -161,6 +161,19 @@ def test_a_gap_is_asked_about_again_until_it_happens_too_often():
     assert one.closing is None
     one.accepted(offer, "update-gap", OURS, EDITOR_GAP_WINDOW_S + 2)
     assert one.closing == Close(4400, "update-gap")
+
+
+@pytest.mark.requirement("serve-21")
+def test_what_is_typed_before_an_editor_can_answer_is_one_gap():
+    one = session()
+    typed, answer = UpdateOffered(b"x", is_first=False), UpdateOffered(b"x", True)
+    for number in range(5):
+        one.accepted(typed, "update-gap", OURS, number / 10)
+    assert one.data_to_send() == [sync(0, OURS)]
+    assert one.accepted(answer, "", OURS, 1.0) == []
+    one.accepted(typed, "update-gap", OURS, 1.1)
+    assert one.data_to_send() == [sync(0, OURS)]
+    assert one.closing is None
 
 
 def test_an_editor_that_may_not_write_is_told_once_and_goes_on():
@@ -211,6 +224,18 @@ def test_of_what_an_editor_says_of_itself_too_often_the_latest_counts():
     assert one.tick(0.05) == []
     assert one.tick(0.2) == [AwarenessOffered((AwarenessEntry(*third),))]
     assert not one.has_to_tick
+
+
+@pytest.mark.requirement("serve-25")
+def test_of_a_flood_of_words_only_so_many_are_kept():
+    one = session()
+    one.receive(awareness((7, 0, "{}")), 0.0)
+    for start in (0, AWARENESS_ENTRIES_MAX):
+        many = [(start + n, 0, "{}") for n in range(AWARENESS_ENTRIES_MAX)]
+        one.receive(awareness(*many), 0.01)
+    (offered,) = one.tick(1.0)
+    assert isinstance(offered, AwarenessOffered)
+    assert len(offered.entries) == AWARENESS_ENTRIES_MAX
 
 
 @pytest.mark.requirement("serve-25")

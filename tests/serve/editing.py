@@ -6,8 +6,10 @@ from typing import Any
 from pycrdt import Doc, Text
 
 from crdtmem.gateway import Offer
+from crdtmem.scope import namespace_of
+from crdtmem.store.editors import rescued_texts
 
-__all__ = ["Editor", "changed_text", "settled"]
+__all__ = ["Editor", "changed_text", "rescued", "settled"]
 
 WORDS = ["a", "é😀", "👩\u200d👧", "漢字", "🇩🇪", " ", "x y", "\n", "z\n"]
 
@@ -71,3 +73,10 @@ def settled(editing, *editors):
 
 def changed_text(memory, label="plan"):
     return memory.slot(label, "project").read().content
+
+
+def rescued(memory, label="plan"):
+    """Return the texts that are kept of editors that had another document."""
+    namespace = namespace_of("project", memory.project)
+    with memory.store.reading() as connection:
+        return [each.text for each in rescued_texts(connection, namespace, label)]

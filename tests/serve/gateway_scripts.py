@@ -24,7 +24,6 @@ def type_in_rounds(
         count: How many rounds.
 
     """
-    link.pause()
     with opened(path, lane) as memory:
         editing = memory.editing("plan", "project")
         editor = Editor(editing, client, f"yjs:{lane}")

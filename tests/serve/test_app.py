@@ -7,6 +7,7 @@ import logging
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
+from crdtmem.errors import StoreBusyError
 from crdtmem.limits import SERVE_BODY_BYTES
 from crdtmem.serve.answers import PageRoute
 from crdtmem.serve.routes import ROUTES
@@ -363,6 +364,7 @@ async def test_only_the_command_is_given_a_new_one_time_url(tmp_path):
     assert bad.status == by_cookie.status == 403
 
 
+@pytest.mark.requirement("serve-28")
 async def test_a_fault_is_told_by_a_number_and_nothing_else(tmp_path, caplog):
     async with desk(tmp_path) as server:
         reply = await server.ask("GET", "/broken")
@@ -371,6 +373,8 @@ async def test_a_fault_is_told_by_a_number_and_nothing_else(tmp_path, caplog):
     assert b"internal-error" in reply.body
     assert b"secret" not in reply.body
     assert "incident" in caplog.text
+    assert "RuntimeError at" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.requirement("serve-28")
@@ -402,12 +406,43 @@ async def test_a_line_of_the_log_holds_no_token_text_or_label(
 async def test_readiness_ends_when_the_server_drains(tmp_path):
     async with desk(tmp_path) as server:
         before = await server.ask("GET", "/readyz", token=None)
+        opened = server.site.handles._open
+        await server.site.handles.close()
+
+        def busy(_project, _lane):
+            raise StoreBusyError(path="x", pid=None, command=None, waited_s=1.0)
+
+        server.site.handles._open = busy
+        failing = await server.ask("GET", "/readyz", token=None)
+        server.site.handles._open = opened
         server.site.stopping.set()
         after = await server.ask("GET", "/readyz", token=None)
         live = await server.ask("GET", "/livez", token=None)
         absent = await server.ask("GET", "/static/none.js", token=None)
 
     assert [r.status for r in (before, after, live, absent)] == [200, 503, 200, 404]
+    assert before.json["storeMs"] > 0
+    assert failing.status == 503
+    told = {"status": "failing", "storeMs": None, "error": "store-busy"}
+    assert failing.json == told
+    assert after.json["status"] == "stopping"
+
+
+@pytest.mark.requirement("serve-4")
+async def test_what_changes_anything_is_not_done_by_get(tmp_path):
+    writing = [r.pattern for r in ANYTHING if r.writes and r.method == "POST"]
+    reading = {r.pattern for r in ANYTHING if r.method == "GET"}
+    async with desk(tmp_path) as server:
+        for pattern in ("/logout", "/session/invite", *writing):
+            if pattern not in reading:
+                reply = await server.ask("GET", filled(pattern))
+                assert (reply.status, pattern) == (405, pattern)
+                assert reply.headers["allow"] == "POST"
+        for path in ("/version", "/api/v1/openapi.json"):
+            head = await server.ask("HEAD", path)
+            assert (head.status, head.body) == (200, b"")
+        events = await server.ask("HEAD", "/api/v1/projects/desk/events")
+        assert (events.status, events.body) == (200, b"")
 
 
 class Editor:

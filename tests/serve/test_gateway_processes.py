@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests import scripts
-from tests.child import Children, barrier
+from tests.child import Children
 from tests.conftest import PROFILE
 from tests.scenarios import opened
 from tests.scratch import scratch
@@ -57,6 +57,7 @@ def test_what_was_echoed_is_there_once_wherever_the_process_is_killed(nursery):
             place = folder / f"{point}-{nth}"
             shutil.copytree(origin, place)
             path = str(place / "store.db")
+            before = len(child.events)
             child.start(
                 scripts.forked,
                 script="type_in_rounds",
@@ -65,9 +66,6 @@ def test_what_was_echoed_is_there_once_wherever_the_process_is_killed(nursery):
                 },
                 kill_at=(point, nth),
             )  # fmt: skip
-            child.wait_for("ready")
-            before = len(child.events)
-            child.go()
             status = child.result()
 
             assert status == -signal.SIGKILL, (point, nth)
@@ -80,30 +78,25 @@ def test_what_was_echoed_is_there_once_wherever_the_process_is_killed(nursery):
 
 @pytest.mark.requirement("serve-24")
 def test_two_processes_with_an_editor_each_fold_every_line_once(nursery):
-    children = [*nursery.idle(), nursery.spawn(), nursery.spawn()][:2]
+    child = (nursery.idle() or [nursery.spawn()])[0]
+    before = len(child.events)
     with scratch() as folder:
         path = str(folder / "store.db")
         with opened(path) as memory:
             memory.create("plan", "one", size_limit=100_000)
-        for number, child in enumerate(children):
-            lane, client = f"lane{number}", 70_000 + number
-            child.start(
-                scripts.type_in_rounds,
-                path=path,
-                lane=lane,
-                client=client,
-                count=ROUNDS,
-            )
-        starts = [len(child.events) for child in children]
-        barrier(children)
-        for child in children:
-            child.result()
-        kept = [
-            event["line"]
-            for child, start in zip(children, starts, strict=True)
-            for event in child.events[start:]
-            if event["event"] == "kept"
-        ]
+        members = {
+            f"lane{number}": {
+                "script": "type_in_rounds",
+                "arguments": {
+                    "path": path, "lane": f"lane{number}", "client": 70_000 + number,
+                    "count": ROUNDS,
+                },
+            }
+            for number in range(2)
+        }  # fmt: skip
+        child.start(scripts.crowd, members=members)
+        assert child.result() == {name: [0] for name in members}
+        kept = [e["line"] for e in child.events[before:] if e["event"] == "kept"]
 
         lines = settled_text(path).split("\n")
 

@@ -156,6 +156,22 @@ def test_a_head_that_is_too_long_is_refused_before_anything_else():
     long = head(*(("x", "a" * 1000) for _ in range(17)))
 
     assert refusal(long)[0] == 431
+    assert refusal(head()._replace(target_bytes=17_000))[0] == 431
+
+
+@pytest.mark.requirement("serve-1")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("content-length", "3"), ("transfer-encoding", "chunked")],
+        [("content-length", "3"), ("content-length", "4")],
+        [("crdtmem-lane", "a"), ("crdtmem-lane", "b")],
+        [("idempotency-key", "a"), ("idempotency-key", "b")],
+        [("x-csrf-token", "a"), ("x-csrf-token", "b")],
+    ],
+)
+def test_headers_that_contradict_each_other_are_refused(headers):
+    assert refusal(head(*headers))[0] == 400
 
 
 @pytest.mark.parametrize(

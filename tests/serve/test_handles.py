@@ -5,10 +5,17 @@ import asyncio
 import pytest
 
 from crdtmem.errors import StoreNotFoundError
-from crdtmem.limits import SERVE_HANDLES_MAX, SERVE_WAITING_MAX
+from crdtmem.limits import SERVE_WAITING_MAX
 from crdtmem.serve.answers import HttpError, Principal, Site
 from crdtmem.serve.handles import Handles
 from tests.serve.desk import desk
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let few memories be open."""
+    monkeypatch.setattr("crdtmem.serve.handles.SERVE_HANDLES_MAX", 3)
+    return 3
 
 
 async def test_a_project_and_a_lane_have_one_memory(tmp_path):
@@ -28,24 +35,31 @@ async def test_a_project_and_a_lane_have_one_memory(tmp_path):
         assert server.calls == [("a", "x"), ("b", "x")]
 
 
-async def test_the_longest_unused_memory_is_closed(tmp_path):
+async def test_the_longest_unused_memory_is_closed(tmp_path, few):
     async with desk(tmp_path) as server:
         handles, opened = server.site.handles, []
-        for number in range(SERVE_HANDLES_MAX + 1):
+        for number in range(few + 1):
             async with handles.use("a", f"lane-{number}") as memory:
                 opened.append(memory)
             async with handles.use("a", "lane-1" if number else "lane-0"):
                 pass
 
-        assert len(handles) == SERVE_HANDLES_MAX
+        assert len(handles) == few
         assert ("a", "lane-1") in server.calls
         assert opened[0]._worker.is_stopped
 
+        leaving = asyncio.create_task(handles.use("a", "late").__aenter__())
+        asyncio.get_running_loop().call_soon(leaving.cancel)
+        await asyncio.wait({leaving})
+        assert leaving.cancelled()
+        assert not handles._users
+        assert not any(handle.users for handle in handles._handles.values())
 
-async def test_when_all_memories_are_in_use_the_next_is_refused(tmp_path):
+
+async def test_when_all_memories_are_in_use_the_next_is_refused(tmp_path, few):
     async with desk(tmp_path) as server:
         handles = server.site.handles
-        held = [handles.use("a", f"lane-{n}") for n in range(SERVE_HANDLES_MAX)]
+        held = [handles.use("a", f"lane-{n}") for n in range(few)]
         for one in held:
             await one.__aenter__()
 
@@ -56,7 +70,7 @@ async def test_when_all_memories_are_in_use_the_next_is_refused(tmp_path):
 
         assert (caught.value.status, caught.value.code) == (503, "store-busy")
         assert caught.value.headers == {"Retry-After": "1"}
-        assert len(handles) == SERVE_HANDLES_MAX
+        assert len(handles) == few
 
 
 async def test_when_too_many_calls_wait_the_next_is_refused(tmp_path):
@@ -107,5 +121,9 @@ async def test_a_server_alone_has_no_editors_and_turns_nobody_away(tmp_path):
 
         assert site.editors_of("desk", "notes") == ()
         assert site.editors_in("desk") == ()
+        assert list(site.at_work("desk")) == []
+        state = {"label": "notes", "editors": [{"lane": "yjs:ana", "since": 1}]}
+        site.editors_in = {"desk": [state]}.__getitem__
+        assert list(site.at_work("desk")) == [("yjs:ana", "notes", "editing")]
         assert site.is_welcome(Principal("", "", may_write=False))
         assert not site.is_stopping

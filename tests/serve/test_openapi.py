@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import TypeAdapter
 
+from crdtmem.limits import SERVE_BODY_BYTES
 from crdtmem.partition import encode_key
 from crdtmem.serve.openapi import REFUSALS, document
 from crdtmem.serve.routes import ROUTES
@@ -128,6 +129,18 @@ async def test_unknown_fields_are_refused_on_every_route(tmp_path):
             if route.body is not None:
                 in_body = await server.json(route.method, target, {"surprise": 1})
                 assert (in_body.status, route.name) == (400, route.name)
+        assert server.calls == []
+
+
+@pytest.mark.requirement("serve-14")
+async def test_a_body_too_large_is_refused_as_each_route_declares(tmp_path):
+    length = {"content-length": str(SERVE_BODY_BYTES + 1)}
+    async with desk(tmp_path) as server:
+        for route in ROUTES:
+            target = re.sub(r"\{[a-z]+\}", "desk", route.pattern)
+            reply = await server.ask(route.method, target, headers=length)
+            assert (reply.status, reply.code) == (413, "body-too-large")
+            check(route, reply)
         assert server.calls == []
 
 

@@ -207,7 +207,7 @@ async def test_links_alarms_and_errors_are_shown_and_alarms_cleared(site):
 
     assert "relay-unreachable: no <way>" in page.text
     assert "cursor <1>" in page.text
-    assert "1 alarms" in page.text
+    assert "1 alarm." in page.text
     assert "3 to come" in page.text
     slot = await visitor.get(slot_at("notes"))
     assert "writes not sent" in slot.text

@@ -51,14 +51,27 @@ async def test_a_slot_that_is_known_is_not_sent_again(server):
     some = await server.json("GET", f"{NOTES}?lines=2", headers={"if-none-match": etag})
     await server.json("POST", f"{NOTES}/append", {"text": "three"})
     other = await server.json("GET", NOTES, headers={"if-none-match": etag})
+    tag = other.headers["etag"]
+    await server.json("PATCH", NOTES, {"readOnly": True})
+    locked = await server.json("GET", NOTES, headers={"if-none-match": tag})
     head = await server.json("HEAD", NOTES)
 
-    assert etag == f'"{first.json["rev"]}-{first.json["contentHash"]}"'
+    assert etag.startswith(f'"{first.json["rev"]}-{first.json["contentHash"]}-')
+    assert (locked.status, locked.json["readOnly"]) == (200, True)
     assert (same.status, same.body, same.headers["etag"]) == (304, b"", etag)
     assert some.json["content"] == "two"
     assert other.status == 200
     assert (head.status, head.body) == (200, b"")
-    assert head.headers["content-length"] == str(len(other.body))
+    assert head.headers["content-length"] == str(len(locked.body))
+
+
+async def test_a_guard_in_the_body_of_a_delete_is_not_passed_over(server):
+    await created(server)
+    refused = await server.json("DELETE", NOTES, {"expectedRev": 99})
+    left = await server.json("GET", NOTES)
+
+    assert (refused.status, refused.code) == (400, "bad-request")
+    assert left.json["content"] == "one\ntwo"
 
 
 async def test_each_way_to_write_is_a_route(server):

@@ -1,121 +1,30 @@
-"""The gateway's rooms, with the WebSocket left out and all else real."""
+"""The gateway's rooms: who comes, who goes, and what each is told."""
 
 import asyncio
-import itertools
-from contextlib import asynccontextmanager
-from typing import Any, cast
+import os
+from functools import partial
 
-import apsw
 import pytest
-from pycrdt import Doc, Text
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocketDisconnect
 
 import crdtmem
 from crdtmem.doc.editor_doc import EditorDoc
-from crdtmem.gateway import Offer
-from crdtmem.protocol.codec import Reader, write_bytes, write_str, write_uint
-from crdtmem.serve.answers import Ask, Principal
-from crdtmem.serve.gateway import Gateway
-from tests.serve.desk import PATIENCE_S, PROJECT, Desk
+from crdtmem.protocol.codec import Reader, write_bytes, write_uint
+from tests.conftest import PROFILE
+from tests.serve.desk import PATIENCE_S, PROJECT
+from tests.serve.editing import rescued
+from tests.serve.house import (
+    ANA,
+    NOBODY,
+    TOKEN,
+    content,
+    damage,
+    housed,
+    until,
+    word,
+)
 
-ANA = Principal("ana", "web:ana", may_write=True, session_id="s")
-NOBODY = Principal("", "web:", may_write=True, session_id="s")
-TOKEN = Principal("ci", "ci", may_write=True, token_id="t")
-
-
-class Socket:
-    """The server's end of a WebSocket, and an editor behind it."""
-
-    def __init__(self, client=70_000):
-        self.scope: dict[str, Any] = {"subprotocols": []}
-        self.inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self.closed = asyncio.get_running_loop().create_future()
-        self.is_read = asyncio.Event()
-        self.is_read.set()
-        self.doc: Doc[Any] = Doc(client_id=client)
-        self.text = self.doc.get("content", type=Text)
-
-    async def accept(self, subprotocol):
-        self.subprotocol = subprotocol
-
-    async def receive(self):
-        return await self.inbox.get()
-
-    async def send_bytes(self, frame):
-        await self.is_read.wait()
-        self.outbox.put_nowait(frame)
-
-    async def close(self, code, reason):
-        if self.closed.done():
-            raise RuntimeError("closed already")
-        self.closed.set_result((code, reason))
-
-    def send(self, frame):
-        self.inbox.put_nowait({"type": "websocket.receive", "bytes": frame})
-
-    def leave(self):
-        self.inbox.put_nowait({"type": "websocket.disconnect"})
-
-    async def until(self, kind, step=0):
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                reader = Reader(await self.outbox.get())
-                found = reader.read_uint()
-                at = reader.read_uint() if found in (0, 2) else 0
-                if (found, at) == (kind, step):
-                    return reader.read_bytes(1 << 24)
-
-    async def sync(self):
-        vector = await self.until(0, 0)
-        self.send(b"\0\0" + write_bytes(self.doc.get_state()))
-        self.send(b"\0\1" + write_bytes(self.doc.get_update(vector)))
-        self.doc.apply_update(await self.until(0, 1))
-        return self
-
-    def type(self, words):
-        have = self.doc.get_state()
-        self.text += words
-        self.send(b"\0\2" + write_bytes(self.doc.get_update(have)))
-
-    async def until_closed(self):
-        async with asyncio.timeout(PATIENCE_S):
-            return await self.closed
-
-
-async def until(good):
-    """Wait for what nobody tells of; looks every few milliseconds."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(PATIENCE_S):
-        while not good():
-            look = asyncio.Event()
-            loop.call_later(0.005, look.set)
-            await look.wait()
-
-
-class House:
-    """A gateway, and who is there."""
-
-    def __init__(self, folder, **options):
-        self.desk = Desk(folder, options=options)
-        self.site = self.desk.site
-        self.gateway = Gateway(self.site)
-        self.tasks = []
-        self.clients = itertools.count(70_000)
-
-    def connect(self, principal=ANA, label="plan", namespace=PROJECT):
-        socket = Socket(next(self.clients))
-        ask = Ask("GET", "/", {}, {}, {}, b"", {}, principal, "", self.site)
-        self.tasks.append(
-            asyncio.create_task(
-                self.gateway.serve(cast("WebSocket", socket), ask, namespace, label)
-            )
-        )
-        return socket
-
-    @property
-    def room(self):
-        return self.gateway._rooms[PROJECT, "plan"]
+VISITS = {"default": 8, "campaign": 1_000}[PROFILE]
 
 
 @pytest.fixture
@@ -127,30 +36,7 @@ def memory(tmp_path):
 
 @pytest.fixture
 def house(tmp_path, memory):
-    @asynccontextmanager
-    async def house(**options):
-        found = House(tmp_path, **options)
-        found.site.is_welcome = lambda _principal: True
-        found.gateway.begin()
-        try:
-            yield found
-        finally:
-            found.site.stopping.set()
-            await found.gateway.drain()
-            for task in found.tasks:
-                await asyncio.wait_for(task, PATIENCE_S)
-            await found.site.handles.close()
-
-    return house
-
-
-def content(memory):
-    return memory.slot("plan").read().content
-
-
-def word(client, name):
-    state = write_str('{"user": {"name": "' + name + '"}}')
-    return b"\1" + write_bytes(write_uint(1) + write_uint(client) + b"\1" + state)
+    return partial(housed, tmp_path)
 
 
 @pytest.mark.requirement("serve-22")
@@ -205,17 +91,35 @@ async def test_no_more_slots_than_fit_are_open(house, monkeypatch):
         assert (await one.connect().until_closed())[0] == 4529
 
 
+@pytest.mark.requirement("serve-25")
+@pytest.mark.parametrize("bound", ["EDITORS_SLOT_MAX", "EDITORS_MAX"])
+async def test_one_editor_more_than_there_may_be_is_turned_away(
+    house, monkeypatch, bound
+):
+    monkeypatch.setattr(f"crdtmem.serve.gateway.{bound}", 2)
+    async with house() as one:
+        crowd = [await one.connect().sync() for _ in range(2)]
+        assert (await one.connect().until_closed())[0] == 4529
+        crowd[0].leave()
+        await until(lambda: len(one.room.members) < 2)
+        await one.connect().sync()
+
+
 @pytest.mark.requirement("serve-19")
 async def test_an_editor_of_another_document_is_sent_nothing(house, memory):
     other = EditorDoc.make(gid=9, anchor=1 << 33, incarnation="e" * 32, text="mine\n")
     async with house() as one:
         socket = one.connect()
         vector = await socket.until(0, 0)
+        # Nor is it told of others.
+        ben = await one.connect(NOBODY).sync()
+        ben.send(word(ben.doc.client_id, "ben"))
+        await until(lambda: "yjs:ben" in one.gateway.editors_of(PROJECT, "plan"))
         socket.send(b"\0\0" + write_bytes(other.state_vector()))
         socket.send(b"\0\1" + write_bytes(other.diff(vector)))
         assert (await socket.until_closed())[0] == 4409
         assert socket.outbox.empty()
-    assert [r.text for r in memory.editing("plan", "project").rescued()] == ["mine\n"]
+    assert rescued(memory) == ["mine\n"]
     assert content(memory) == "one\ntwo"
 
 
@@ -236,12 +140,23 @@ async def test_when_the_document_ends_everybody_is_told_and_another_one_begins(
 ):
     async with house() as one:
         socket = await one.connect().sync()
-        connection = apsw.Connection(str(memory.path))
-        connection.execute("UPDATE editor_doc SET incarnation = 'other'")
-        connection.close()
+        damage(memory, "UPDATE editor_doc SET incarnation = 'other'")
         assert (await socket.until_closed())[0] == 4409
         again = await one.connect().sync()
         assert str(again.text) == "one\ntwo\n"
+
+
+@pytest.mark.requirement("serve-19")
+async def test_who_comes_between_two_documents_is_sent_away(house, memory):
+    async with house() as one:
+        first = one.connect()
+        await first.until(0, 0)
+        for task in one.gateway._tasks:
+            task.cancel()
+        damage(memory, "UPDATE editor_doc SET incarnation = 'other'")
+        first.send(b"\0\0" + write_bytes(b"\0"))
+        assert (await one.connect().until_closed())[0] == 4409
+        assert (await first.until_closed())[0] == 4409
 
 
 async def test_when_the_slot_is_deleted_its_editors_are_told(house, memory):
@@ -249,6 +164,10 @@ async def test_when_the_slot_is_deleted_its_editors_are_told(house, memory):
         socket = await one.connect().sync()
         memory.delete("plan")
         assert (await socket.until_closed())[0] == 4404
+        # Nobody is let in to a slot that has gone, and one that is back has a new room.
+        assert (await one.connect().until_closed())[0] == 4404
+        memory.create("plan", "again")
+        assert str((await one.connect().sync()).text) == "again\n"
 
 
 @pytest.mark.requirement("serve-25")
@@ -301,36 +220,33 @@ async def test_who_is_no_longer_welcome_is_sent_away(house):
         assert (await socket.until_closed())[0] == 4401
 
 
-@pytest.mark.requirement("serve-23")
-async def test_a_busy_store_ends_connections_and_loses_nothing(house, memory):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(WebSocketDisconnect(1006), 0), (OSError("broken"), 1)],
+)
+async def test_a_connection_that_breaks_ends_and_only_what_is_strange_is_logged(
+    house, caplog, error, told
+):
     async with house() as one:
         socket = await one.connect().sync()
-        await one.room._memory.call(
-            lambda found: setattr(found.store, "busy_timeout_s", 0.05)
-        )
-        with memory.store.writing():
-            socket.type("x")
-            assert (await socket.until_closed())[0] == 1013
-        again = await one.connect().sync()
-        again.doc.apply_update(socket.doc.get_update())
-        again.send(b"\0\2" + write_bytes(again.doc.get_update()))
-        await again.until(0, 2)
-    assert content(memory) == "one\ntwo\nx"
+        socket.fails = error
+        socket.type("x")
+        await until(lambda: not one.room.members)
+    assert caplog.text.count("an editor's connection failed") == told
 
 
-@pytest.mark.requirement("serve-23")
-async def test_what_is_blocked_is_shown_and_folded_when_it_fits(house, memory):
-    memory.slot("plan").set_meta(size_limit=10)
+async def test_a_room_tells_of_itself_now_and_then(house, monkeypatch):
+    monkeypatch.setattr("crdtmem.serve.rooms.AWARENESS_OUT_S", 0.0)
     async with house() as one:
         socket = await one.connect().sync()
-        socket.type("more than ten")
-        await until(lambda: one.room.blocked == "size-limit-exceeded")
-        assert one.gateway.editors_in(PROJECT)[0]["blocked"] == "size-limit-exceeded"
-        async with asyncio.timeout(PATIENCE_S):
-            while b"size-limit-exceeded" not in await socket.until(1):
-                pass
-        memory.slot("plan").set_meta(size_limit=100)
-        await until(lambda: content(memory).endswith("more than ten"))
+        clocks = []
+        for _ in range(3):
+            one.room.wake()
+            reader = Reader(await socket.until(1))
+            count, client, clock = (reader.read_uint() for _ in range(3))
+            assert (count, client) == (1, one.room.anchor)
+            clocks.append(clock)
+        assert clocks == sorted(set(clocks))
 
 
 async def test_a_state_vector_that_is_none_ends_the_connection(house):
@@ -343,18 +259,23 @@ async def test_a_state_vector_that_is_none_ends_the_connection(house):
         assert (await socket.until_closed())[0] == 4400
 
 
-async def test_what_a_killed_server_has_left_is_folded(house, memory):
-    editing = memory.editing("plan", "project")
-    doc: Doc[Any] = Doc(client_id=70_000)
-    doc.apply_update(editing.diff(b"")[1])
-    have = doc.get_state()
-    text = doc.get("content", type=Text)
-    text += "left"
-    editing.accept([Offer("yjs:ana", doc.get_update(have))])
+@pytest.mark.requirement("serve-28")
+async def test_who_comes_and_goes_leaves_nothing_behind(house, monkeypatch):
+    monkeypatch.setattr("crdtmem.serve.gateway.EDITOR_DOC_IDLE_S", 0.0)
     async with house() as one:
-        await until(lambda: content(memory).endswith("left"))
-        one.room.idle_s = float("-inf")
-        await until(lambda: not one.gateway._rooms)
+        files = []
+        for _ in range(VISITS):
+            socket = await one.connect().sync()
+            socket.send(word(socket.doc.client_id, "ana"))
+            socket.leave()
+            await one.tasks.pop()
+            files.append(len(os.listdir("/proc/self/fd")))
+        assert files[-1] <= files[1]
+        await until(lambda: not one.gateway._memories)
+        assert not one.gateway._rooms
+        assert not one.gateway._connections
+        assert one.site.handles._users == 0
+        assert len(asyncio.all_tasks()) <= 1 + len(one.gateway._tasks)
 
 
 async def test_a_message_is_answered_with_who_is_there(house):
@@ -367,26 +288,3 @@ async def test_a_message_is_answered_with_who_is_there(house):
         async with asyncio.timeout(PATIENCE_S):
             while b"crdtmem" not in await ben.until(1):
                 pass
-
-
-async def test_rows_that_are_squashed_already_come_as_one_answer(
-    house, memory, monkeypatch
-):
-    monkeypatch.setattr("crdtmem.store.editors.EDITOR_LOG_ROWS", 1)
-    async with house() as one:
-        socket = await one.connect().sync()
-        memory.slot("plan").append("lane")
-        socket.doc.apply_update(await socket.until(0, 1))
-        assert str(socket.text) == "one\ntwo\nlane\n"
-
-
-async def test_a_damaged_document_ends_and_another_one_begins(house, memory):
-    async with house() as one:
-        socket = await one.connect().sync()
-        connection = apsw.Connection(str(memory.path))
-        connection.execute("UPDATE editor_doc SET n = 1, n_state = 1, state = x'00'")
-        connection.close()
-        socket.type("x")
-        assert (await socket.until_closed())[0] == 1013
-        again = await one.connect().sync()
-        assert str(again.text) == "one\ntwo\n"

@@ -150,6 +150,20 @@ def again(running):
     return found
 
 
+def unread(running):
+    """Send bodies behind requests that were refused by their heads; yield the rest."""
+    head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n"
+    for piece in (b"no chunk\r\n", b"1\r\nx\r\n"):
+        with socket.create_connection(("127.0.0.1", running.port), PATIENCE_S) as peer:
+            peer.sendall(head % running.port + b"\r\n")
+            with http.client.HTTPResponse(peer) as answer:
+                answer.begin()
+                answer.read()
+                assert answer.status == 401
+            peer.sendall(piece)
+            yield peer.recv(65_536)
+
+
 @pytest.mark.requirement("serve-1")
 def test_a_head_is_bounded_in_size_and_time(tmp_path, monkeypatch):
     monkeypatch.setattr("crdtmem.serve.run.SERVE_HEAD_S", 0.2)
@@ -174,9 +188,10 @@ def test_a_head_is_bounded_in_size_and_time(tmp_path, monkeypatch):
             talk(port, head),
             talk(port, head + b"\r\n"),
             again(ready.running),
+            *unread(ready.running),
         ]
 
-    long, whole, bad, slow, idle, second = while_served(tmp_path, act)
+    long, whole, bad, slow, idle, second, torn, endless = while_served(tmp_path, act)
 
     assert long.startswith(b"HTTP/1.1 431 ")
     assert whole.startswith(b"HTTP/1.1 431 ")
@@ -184,6 +199,7 @@ def test_a_head_is_bounded_in_size_and_time(tmp_path, monkeypatch):
     assert slow.startswith(b"HTTP/1.1 408 ")
     assert idle.startswith(b"HTTP/1.1 200 ")
     assert second.startswith(b"HTTP/1.1 408 ")
+    assert torn == endless == b""
 
 
 @pytest.mark.requirement("serve-27")
@@ -242,9 +258,10 @@ def test_texts_never_go_over_the_network_in_the_clear(tmp_path, options):
         ({"origins": ("example.org",)}, "origin must be"),
         ({"origins": ("https://example.org/path",)}, "origin must be"),
         ({"public_url": "https://example.org/"}, "public_url must be"),
+        ({"behind_proxy": "*"}, "behind_proxy must be a CIDR"),
     ],
 )
-def test_a_url_that_is_no_origin_is_refused(tmp_path, options, why):
+def test_an_option_that_names_no_origin_or_address_is_refused(tmp_path, options, why):
     with pytest.raises(InvalidArgumentError, match=why):
         serve(Options(**options), background(tmp_path), make_parts, print)
 

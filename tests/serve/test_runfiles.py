@@ -21,7 +21,15 @@ from crdtmem.serve.runfiles import (
 
 def running(pid=1, started_at="2026-01-01T00:00:00.000Z", port=1, *, is_tls=False):
     return Running(
-        pid, port, "127.0.0.1", "http://127.0.0.1:1", "token", started_at, False, is_tls
+        pid=pid,
+        port=port,
+        address="127.0.0.1",
+        base="http://127.0.0.1:1",
+        control="token",
+        started_at=started_at,
+        read_only=False,
+        is_tls=is_tls,
+        store="store.db",
     )
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from crdtmem.errors import StoreBusyError
+from crdtmem.errors import InvalidArgumentError, StoreBusyError
 from crdtmem.limits import SERVE_STREAMS_MAX
 from crdtmem.serve.session import digest_of
 from crdtmem.store.links import add_link
@@ -223,11 +223,19 @@ async def test_editors_and_passes_are_told_when_they_change(tmp_path):
                 [state] if namespace == "desk" else []
             )
             editors = await stream.next("editors")
+            there = [
+                {"lane": "x", "replica": "01", "slot": "notes", "doing": "editing"}
+            ]
+            server.site.presence_in = {"desk": there, "global": []}.__getitem__
+            come = await stream.next("presence")
+            server.site.presence_in = lambda _: []
+            gone = await stream.next("presence")
             with server.memory() as memory:
                 begun = memory.slot("notes").begin_condense(force=True, keep_sections=1)
             told = await stream.next("condense")
 
     assert editors.data == state
+    assert (come.data, gone.data) == ({"lanes": there}, {"lanes": []})
     assert told.data["id"] == begun.id
 
 
@@ -320,6 +328,11 @@ async def test_a_watcher_outlives_a_busy_store(tmp_path, monkeypatch):
                 while left[0]:  # pragma: no branch - it may have been quick
                     await watcher.wait(0.001)
                 feed = await watcher.feed(None)
+            for number in range(40):
+                with pytest.raises(InvalidArgumentError):
+                    await watcher.feed(f"cursor {number}")
+
+            assert len(watcher._feeds) <= 16
 
     assert feed.changes == ()
 

@@ -17,6 +17,8 @@ def field(kind, name="value"):
     return (Field(name, kind),)
 
 
+# Whether the last name is doubled must not be looked for among all, for each.
+MANY = b"{" + b", ".join(b'"%x": 1' % number for number in range(20_000)) + b"}"
 WORD = st.text(st.sampled_from("a=&+% ;ä\U0001f600\n\0"), max_size=4)
 
 
@@ -37,6 +39,11 @@ def test_a_query_is_what_was_written(pairs):
 def test_unknown_and_doubled_names_are_refused(raw, why):
     with pytest.raises(InvalidArgumentError, match=why):
         pairs_in(raw, known=("a",))
+
+
+def test_a_form_of_far_too_many_names_is_refused():
+    with pytest.raises(HttpError, match="more than 256 names"):
+        pairs_in(b"&".join(b"a%d" % number for number in range(257)))
 
 
 def test_a_query_that_is_no_utf8_is_refused():
@@ -148,7 +155,10 @@ def test_a_body_value_of_another_kind_is_refused(kind, raw):
         (b"[" * 100_000, "bad-request"),
         (b'{"text": NaN}', "bad-request"),
         (b"\xff", "bad-request"),
+        ('{"text": "a"}'.encode("utf-16"), "bad-request"),
+        (b'{"text": "\xed\xa0\x80"}', "bad-request"),
         (b'{"text": "a", "text": "b"}', "invalid-argument"),
+        (MANY[:-1] + b', "4e1f": 1}', "invalid-argument"),
         (b'{"text": {"a": 1, "a": 1}}', "invalid-argument"),
         (b'{"txt": "a"}', "invalid-argument"),
         (b'{"text": "\\ud800"}', "invalid-text"),

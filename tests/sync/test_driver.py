@@ -20,6 +20,7 @@ from crdtmem.store.link_status import link_reports
 from crdtmem.store.links import add_link, find_link, remove_link
 from crdtmem.store.outbox import unsent_counts
 from crdtmem.store.store import Store
+from crdtmem.sync.board import Board
 from crdtmem.sync.driver import Driver
 from crdtmem.sync.engine import Ended
 from crdtmem.sync.journal import Journal
@@ -58,6 +59,7 @@ class Machine:
             options={},
         )
         self.driver = Driver(self.store, token=token, rng=Random(1))
+        self.board = Board()
 
     def write(self, label, text):
         self.writer.create(label, text)
@@ -83,7 +85,9 @@ class Machine:
     async def running(self):
         """Sync until the block ends."""
         async with asyncio.TaskGroup() as tasks:
-            self.driver = Driver(self.store, token=self.token, rng=Random(1))
+            self.driver = Driver(
+                self.store, token=self.token, rng=Random(1), board=self.board
+            )
             task = tasks.create_task(self.driver.run())
             yield self.driver
             self.driver.stop()
@@ -130,6 +134,26 @@ async def test_a_write_of_another_handle_is_sent_while_it_runs(machine):
         bob.write("todo", "two")
         bob.driver.wake()
         await ann.until(lambda: "todo" in ann.labels())
+
+
+async def test_what_stores_are_at_is_told_while_both_are_connected(machine):
+    ann, bob = machine("ann"), machine("bob")
+    ann.board.own[PROJECT] = b"in plan"
+
+    def heard():
+        return list(bob.board.others.get(PROJECT, {}).values())
+
+    async with bob.running():
+        async with ann.running():
+            await bob.until(lambda: heard() == [b"in plan"])
+            ann.board.own[PROJECT] = b"in notes"
+            ann.driver.wake()
+            await bob.until(lambda: heard() == [b"in notes"])
+        await bob.until(lambda: heard() == [])
+
+        assert PROJECT in bob.board.others
+
+    assert bob.board.others == {}
 
 
 async def test_what_was_written_last_is_sent_before_it_stops(machine):

@@ -1,8 +1,8 @@
 """Condense passes: which slots are due, which passes there were, what they took out."""
 
+from datetime import datetime
 from typing import Final
 
-from crdtmem.condense.named import abort_named
 from crdtmem.condense.values import DueSlot, PassInfo
 from crdtmem.serve.answers import Answer, HttpError, see_other
 from crdtmem.serve.forms import hidden
@@ -12,18 +12,23 @@ from crdtmem.serve.pages.layout import (
     Visit,
     ago,
     button,
+    counted,
+    folded,
     form,
     link,
+    moment,
     page,
     route,
     table,
+    timed,
     unseen,
 )
-from crdtmem.serve.pages.places import lane_tag
-from crdtmem.serve.text import inline, shown_line
+from crdtmem.serve.pages.places import lane_tag, lines_of
+from crdtmem.serve.text import inline
 
 __all__ = ["PAGES"]
 
+_DUE: Final = ("Slot", "Scope", "Used", "Reason")
 _FIGURES: Final = (
     ("evicted", "taken out"),
     ("kept", "kept"),
@@ -34,17 +39,22 @@ _FIGURES: Final = (
 
 
 def _condense(visit: Visit) -> Answer:
-    due = [_due_row(visit, slot) for slot in visit.memory.condense_due()]
+    slots = sorted(visit.memory.condense_due(), key=lambda slot: -slot.pct_used)
+    due = [_due_row(visit, slot) for slot in slots if slot.due]
+    rest = [_due_row(visit, slot) for slot in slots if not slot.due]
     passes = visit.memory.condense_passes()
     opened = [_open_row(visit, one) for one in passes if one.state == "open"]
     done = [_done_row(visit, one) for one in passes if one.state != "open"]
     body = [
-        h("h2", None, "Slots"),
-        table("Slots", ("Slot", "Scope", "Used", "Due", "Reason"), due),
         h("h2", None, "Open passes"),
         table("Open passes", ("Slot", "Lane", "Begun", "Expires", "Do"), opened)
         if opened
         else h("p", {"class": "note"}, "No pass is open."),
+        h("h2", None, "Slots that are due"),
+        table("Due", _DUE, due)
+        if due
+        else h("p", {"class": "note"}, "No slot is due."),
+        folded(f"{counted(len(rest), 'slot')} not due", table("Not due", _DUE, rest)),
         h("h2", None, "Passes that ended"),
         table("Ended", ("Slot", "Lane", "Ended", "State", "What it did", "More"), done)
         if done
@@ -60,7 +70,6 @@ def _due_row(visit: Visit, slot: DueSlot) -> list[Child]:
         link(visit.path("slots", slot.scope, slot.label), inline(slot.label)),
         slot.scope,
         f"{slot.pct_used} %",
-        h("strong", {"class": "warn"}, "due") if slot.due else "no",
         [inline(slot.reason), waits],
     ]
 
@@ -79,7 +88,7 @@ def _open_row(visit: Visit, one: PassInfo) -> list[Child]:
             button(["Abort", unseen(f"the pass on {one.label}")]),
             attributes={"class": "inline"},
         )
-    expires = h("time", {"datetime": one.expires_at}, one.expires_at)
+    expires = timed(one.expires_at, moment(datetime.fromisoformat(one.expires_at)))
     return [
         _slot_link(visit, one),
         lane_tag(one.lane),
@@ -105,6 +114,8 @@ def _done_row(visit: Visit, one: PassInfo) -> list[Child]:
 
 
 def _abort(visit: Visit) -> Answer:
+    from crdtmem.condense.named import abort_named  # noqa: PLC0415 - seldom
+
     abort_named(visit.memory, visit.ask.form["id"])
     return see_other(visit.path("condense"))
 
@@ -117,18 +128,18 @@ def _archive(visit: Visit) -> Answer:
         h(
             "section",
             None,
-            h("h2", None, inline(section.heading) or inline(section.kind)),
-            h("p", {"class": "note"}, inline(section.kind)),
-            [
-                h("div", {"class": "line", "dir": "auto"}, shown_line(line)[0])
-                for line in section.text.split("\n")
-            ],
+            h("h2", None, inline(section.heading), " ", _kind(section.kind)),
+            lines_of(section.text),
         )
         for section in archive.sections
     ]
     facts = h("p", None, "Pass ", h("code", None, inline(archive.pass_id)))
     parts = [Part("archive", [facts, sections])]
     return page(visit, "What a pass took out", parts, at="condense")
+
+
+def _kind(kind: str) -> Child:
+    return h("span", {"class": "note"}, inline(kind))
 
 
 PAGES: Final = (

@@ -21,7 +21,7 @@ def diff_block(diff: str, *, is_cut: bool = False) -> Child:
     """Return a unified diff as an element; in words, if there is none."""
     if not diff:
         return h("p", {"class": "note"}, "The texts are equal.")
-    lines = [_line(line) for line in diff.split("\n")[2:]]
+    lines = [_line(line) for line in diff.removesuffix("\n").split("\n")[2:]]
     note = h("p", {"class": "note"}, "The rest is not shown.") if is_cut else None
     around: Attributes = {
         "class": "diff",

@@ -115,11 +115,9 @@ def _edit_form(visit: Visit, slot: Slot, view: SlotView, typed: _Typed) -> Marku
         field(f"Text, from rev {typed.base_rev}", text, "content", note),
         h(
             "p",
-            None,
+            {"class": "actions"},
             button("Save and merge"),
-            " ",
             button("Preview", {"formaction": slot_path(visit, slot, "preview")}),
-            " ",
             link(slot_path(visit, slot), "Cancel", {"class": "action"}),
         ),
     )

@@ -13,6 +13,7 @@ from crdtmem.serve.pages.layout import (
     Visit,
     ago,
     button,
+    counted,
     form,
     link,
     page,
@@ -81,10 +82,10 @@ def _row(
         " ",
     ]
     if visit.ask.may_write:
-        does.append(_undo_button(visit, slot, entry, now, to_rev))
         restore = slot_path(visit, slot, "restore", id=entry.id)
         which = unseen(f"rev {to_rev}")
-        does.append(link(restore, ["Restore the text before", which]))
+        does += [link(restore, ["Restore the text before", which]), " "]
+        does.append(_undo_button(visit, slot, entry, now, to_rev))
     preview: Child = inline(entry.preview.replace("\n", " ↵ "))
     if entry.undone:
         preview = [preview, h("span", {"class": "note"}, " undone by "), _undone(entry)]
@@ -93,9 +94,9 @@ def _row(
         to_rev,
         inline(entry.operation),
         lane_tag(entry.lane),
-        f"{change:+,} units" if change else "±0",
+        h("span", {"class": "figure"}, f"{change:+,}" if change else "±0"),
         preview,
-        does,
+        h("span", {"class": "does"}, does),
     ]
 
 
@@ -156,7 +157,7 @@ def _diff(visit: Visit) -> Answer:
         raise HttpError(400, "bad-request", "the address must name two revs")
     from_rev, to_rev = int_field(query["from"], "from"), int_field(query["to"], "to")
     found = slot.diff(from_rev, to_rev)
-    counts = f"{found.added} lines added, {found.removed} removed"
+    counts = f"{counted(found.added, 'line')} added, {found.removed} removed"
     words = f"From rev {from_rev} to rev {to_rev}: {counts}"
     body = [
         h("p", None, words),

@@ -23,6 +23,7 @@ from crdtmem.status import sync_status
 
 __all__ = [
     "KEYS_COOKIE",
+    "STATES",
     "THEMES",
     "THEME_COOKIE",
     "Part",
@@ -31,12 +32,15 @@ __all__ = [
     "ago",
     "button",
     "cookie_value",
+    "counted",
     "field",
+    "folded",
     "form",
     "frame",
     "is_seen",
     "link",
     "links_in_sight",
+    "moment",
     "page",
     "route",
     "row",
@@ -55,10 +59,29 @@ _NAV: Final = (
     ("status", "Status"),
     ("activity", "Activity"),
 )
+# Figures that say nothing without their column's name: where there is no room for
+# columns, rows are shown as paragraphs.
+_LABELLED: Final = frozenset(
+    (
+        "Blocked",
+        "Error",
+        "Expires",
+        "Files",
+        "Held",
+        "Items",
+        "Refused",
+        "Rev",
+        "Runs",
+        "Sets",
+        "Size",
+        "To come",
+        "To send",
+    )
+)
 THEMES: Final = ("auto", "dark", "light")
 THEME_COOKIE: Final = "crdtmem_theme"
 KEYS_COOKIE: Final = "crdtmem_keys"
-_STATES: Final = {
+STATES: Final = {
     "connected": "connected",
     "connecting": "connecting",
     "waiting": "waiting to try again",
@@ -96,14 +119,14 @@ class Part(NamedTuple):
 
     Attributes:
         name: For ``?part=``.
-        body: What is in it.
+        body: What is in it, or what makes it, where that costs something.
         on: The events that make it stale, by their names; empty for none.
         slot: Only events of this slot do: scope and label.
 
     """
 
     name: str
-    body: Child
+    body: Child | Callable[[], Child]
     on: str = ""
     slot: tuple[str, str] | None = None
 
@@ -114,7 +137,8 @@ class Part(NamedTuple):
             attributes["data-on"] = self.on
         if self.slot is not None:
             attributes["data-slot"] = "/".join(self.slot)
-        return h("div", attributes, self.body)
+        body = self.body() if callable(self.body) else self.body
+        return h("div", attributes, body)
 
 
 def route(
@@ -178,9 +202,7 @@ def page(
 
     """
     name = visit.ask.query.get("part")
-    sync = Part("sync", None, "sync")
-    if name is None or name == "sync":
-        sync = sync._replace(body=_sync_words(visit))
+    sync = Part("sync", lambda: _sync_words(visit), "sync")
     if name is None:
         body = [part.markup() for part in parts]
         chrome = _Chrome(visit.project, _projects(visit), sync.markup(), at)
@@ -229,7 +251,8 @@ def frame(
     heading = h("div", {"class": "heading"}, h("h1", None, inline(title)), actions)
     main = h("main", {"id": "main", "tabindex": "-1"}, heading, _live(), body)
     skip = h("a", {"class": "skip", "href": "#main"}, "Skip to the content")
-    shell = [_header(ask, chrome), main, _footer(ask)] if chrome else [main]
+    bare = h("header", None, h("div", {"class": "bar"}, _brand()))
+    shell = [_header(ask, chrome), main, _footer(ask)] if chrome else [bare, main]
     return document(attributes, head, h("body", None, skip, shell))
 
 
@@ -265,18 +288,21 @@ def unseen(text: str) -> Markup:
     return h("span", {"class": "quiet"}, " ", inline(text))
 
 
-def row(first: Child, *rest: Child) -> Markup:
+def row(columns: Sequence[str], first: Child, *rest: Child) -> Markup:
     """Return a row of a table; its first cell is its heading."""
-    cells = [h("td", None, cell) for cell in rest]
+    cells = [
+        h("td", {"data-label": name} if name in _LABELLED else None, cell)
+        for name, cell in zip(columns[1:], rest, strict=True)
+    ]
     return h("tr", {"data-row": True}, h("th", {"scope": "row"}, first), cells)
 
 
 def table(
-    caption: str, columns: Sequence[Child], rows: Sequence[Markup | Sequence[Child]]
+    caption: str, columns: Sequence[str], rows: Sequence[Markup | Sequence[Child]]
 ) -> Markup:
     """Return a table that scrolls by itself where it is too wide."""
     head = h("tr", None, [h("th", {"scope": "col"}, column) for column in columns])
-    body = [one if isinstance(one, Markup) else row(*one) for one in rows]
+    body = [one if isinstance(one, Markup) else row(columns, *one) for one in rows]
     made = h(
         "table",
         None,
@@ -291,6 +317,11 @@ def table(
         "tabindex": 0,
     }
     return h("div", around, made)
+
+
+def folded(summary: str, body: Child) -> Markup:
+    """Return what is shown once somebody asks for it."""
+    return h("details", None, h("summary", None, summary), body)
 
 
 def ago(iso: str | None) -> Child:
@@ -319,14 +350,21 @@ def age(iso: str | None) -> str:
         return f"{age_s // 60} min ago"
     if age_s < 86_400:
         return f"{age_s // 3600} h ago"
+    return moment(then)
+
+
+def moment(then: datetime) -> str:
+    """Return a time in words that stay true."""
     return f"{then:%Y-%m-%d %H:%M} UTC"
 
 
 def times(iso: str | None) -> Child:
-    """Return the hour and minute of a time, in UTC."""
+    """Return a time as briefly as it can be, in UTC: the minute today, else the day."""
     if not iso:
         return None
-    return timed(iso, f"{datetime.fromisoformat(iso):%H:%M}")
+    then = datetime.fromisoformat(iso)
+    is_today = then.date() == datetime.now(UTC).date()
+    return timed(iso, f"{then:%H:%M}" if is_today else f"{then:%Y-%m-%d}")
 
 
 def cookie_value(ask: Ask, name: str) -> str:
@@ -352,6 +390,11 @@ def links_in_sight(visit: Visit) -> list[LinkStatus]:
     return [x for x in links if is_seen(visit.ask.site, x.local, visit.project)]
 
 
+def counted(count: int, name: str) -> str:
+    """Return how many there are of something."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
 def _projects(visit: Visit) -> list[str]:
     known = {p.project for p in visit.memory.projects()} | {visit.project}
     return sorted(filter(visit.ask.site.shows, known))
@@ -364,7 +407,7 @@ def _sync_words(visit: Visit) -> Child:
         words.append("none, this store only")
     for one in links:
         unsent = one.unsent.writes
-        state = _STATES.get(one.state, one.state)
+        state = STATES.get(one.state, one.state)
         if one.state == "connected" and not one.lag and not unsent:
             state = "in sync"
         figures = f", {one.lag} to come" if one.lag else ""
@@ -372,7 +415,7 @@ def _sync_words(visit: Visit) -> Child:
         words.append([inline(one.local), f": {state}{figures}. "])
     alarms = sum(len(one.alarms) for one in links)
     if alarms:
-        words.append(h("strong", {"class": "bad"}, f"{alarms} alarms. "))
+        words.append(h("strong", {"class": "bad"}, f"{counted(alarms, 'alarm')}. "))
     is_good = not alarms and all(x.last_error is None for x in links)
     light = {"class": "light good" if is_good else "light bad", "aria-hidden": "true"}
     where = visit.path("status")
@@ -423,10 +466,13 @@ def _header(ask: Ask, chrome: _Chrome) -> Markup:
         )
         for where, name in _NAV
     ]
-    brand = link("/", "crdtmem", {"class": "brand"})
-    bar = h("div", {"class": "bar"}, brand, chooser, search, _theme(ask))
+    bar = h("div", {"class": "bar"}, _brand(), chooser, search, _theme(ask))
     nav = h("nav", {"aria-label": "Pages"}, h("ul", None, items))
-    return h("header", None, bar, nav, chrome.sync)
+    return h("header", None, bar, h("div", {"class": "bar"}, nav, chrome.sync))
+
+
+def _brand() -> Markup:
+    return link("/", "crdtmem", {"class": "brand"})
 
 
 def _theme(ask: Ask) -> Markup:

@@ -1,6 +1,7 @@
 """Which slot an address names, and how a slot, a lane and a size look everywhere."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, cast
 
@@ -8,10 +9,19 @@ from crdtmem.models import Headroom, Scope
 from crdtmem.scope import parse_scope
 from crdtmem.serve.markup import Child, h
 from crdtmem.serve.pages.layout import Visit
-from crdtmem.serve.text import inline
+from crdtmem.serve.text import inline, shown_line
 from crdtmem.slot import Slot
 
-__all__ = ["editor_states", "editors_of", "lane_tag", "meter", "place_of", "slot_path"]
+__all__ = [
+    "editor_states",
+    "editors_of",
+    "hue_of",
+    "lane_tag",
+    "lines_of",
+    "meter",
+    "place_of",
+    "slot_path",
+]
 
 _HUES: Final = 24
 
@@ -54,8 +64,24 @@ def lane_tag(lane: str | None) -> Child:
     """Return a lane's name in its colour; the name is what tells."""
     if lane is None:
         return h("span", {"class": "lane"}, "unknown")
-    hue = int.from_bytes(sha256(lane.encode()).digest()[:4], "big") % _HUES
-    return h("span", {"class": f"lane hue{hue}"}, inline(lane))
+    return h("span", {"class": f"lane {hue_of(lane)}"}, inline(lane))
+
+
+@lru_cache(maxsize=1024)
+def hue_of(lane: str | None) -> str:
+    """Return the class of a lane's colour."""
+    digest = sha256((lane or "").encode()).digest()
+    hue = int.from_bytes(digest[:4], "big") % _HUES
+    return f"hue{hue}"
+
+
+def lines_of(text: str) -> Child:
+    """Return a text without numbers and authors, to read and to copy from."""
+    lines = [
+        h("div", {"class": "line", "dir": "auto"}, shown_line(line)[0])
+        for line in text.removesuffix("\n").split("\n")
+    ]
+    return h("div", {"class": "text plain"}, lines)
 
 
 def editor_states(visit: Visit, label: str, scope: Scope) -> list[Mapping[str, object]]:

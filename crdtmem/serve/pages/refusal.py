@@ -23,19 +23,21 @@ _TITLES: Final = {
 }
 
 
-def refusal(error: CrdtmemError) -> Child:
-    """Return an error as an element: nothing was written."""
+def refusal(error: CrdtmemError, *, of_write: bool = True) -> Child:
+    """Return an error as an element; of a write it says that nothing was written."""
     diff: Child = None
     conflict = error.details.get("diff")
     if error.code == "conflict" and isinstance(conflict, str):
         cut = bool(error.details.get("diffTruncated"))
         diff = [h("h2", None, "Since then"), diff_block(conflict, is_cut=cut)]
+    # The page of a conflict has the way on itself, not that of the command line.
+    hint = None if error.code == "conflict" else error.hint
     return h(
         "div",
         {"class": "refusal", "role": "alert"},
         h("p", None, h("code", None, error.code), ": ", inline(error.message)),
-        h("p", {"class": "note"}, inline(error.hint)) if error.hint else None,
-        h("p", {"class": "note"}, "Nothing was written."),
+        h("p", {"class": "note"}, inline(hint)) if hint else None,
+        h("p", {"class": "note"}, "Nothing was written.") if of_write else None,
         diff,
     )
 
@@ -44,12 +46,12 @@ def error_page(ask: Ask, error: CrdtmemError) -> Answer:
     """Return the page of a request that was refused; asks nobody."""
     status = status_of(error)
     title = _TITLES.get(status, "This did not work")
-    body: list[Child] = [refusal(error)]
+    body: list[Child] = [refusal(error, of_write=ask.method == "POST")]
     if status == 401:
+        body = [h("p", None, inline(error.message), ".")]
         command = h("code", None, "crdtmem serve --url")
-        body.append(
-            h("p", None, "Run ", command, " on this machine, and open what it prints.")
-        )
+        then = " on the machine of the store, and open the address that it prints."
+        body.append(h("p", None, "Run ", command, then, " It is good once."))
     else:
-        body.append(h("p", None, link("/", "To the slots")))
+        body.append(h("p", None, link("/", "To the slots", {"class": "action"})))
     return html(frame(ask, title, body), status)

@@ -82,6 +82,7 @@ def _form(visit: Visit) -> Markup:
         "id": "q",
         "value": query.get("q", ""),
         "required": True,
+        "aria-describedby": "q-note",
     }
     label: Attributes = {
         "name": "label",
@@ -92,10 +93,11 @@ def _form(visit: Visit) -> Markup:
     return h(
         "form",
         {"method": "get", "action": visit.path("search"), "class": "fields"},
-        field("Words", h("input", words), "q", note),
+        field("Words", h("input", words), "q"),
         field("Only in slot", h("input", label), "label"),
         [_select(name, query.get(name, "")) for name in ("kinds", "mode", "sort")],
         button("Search"),
+        h("p", {"class": "note", "id": "q-note"}, note),
     )
 
 

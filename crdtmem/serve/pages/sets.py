@@ -29,7 +29,6 @@ from crdtmem.serve.pages.layout import (
     page,
     route,
     table,
-    unseen,
 )
 from crdtmem.serve.pages.places import lane_tag
 from crdtmem.serve.pages.refusal import refusal
@@ -151,8 +150,11 @@ def _items(visit: Visit, where: _Where) -> Answer:
     else:
         body += [_item(visit, where, item, None) for item in listed.items]
         body.append(_further(visit, where, listed))
+    others = visit.path("sets", partition=where.partition, scope=where.scope)
+    key = link(others, inline(where.partition))
+    room = [_fullness(listed), f" · rev {listed.rev} · partition ", key]
     parts = [
-        Part("room", h("p", None, _fullness(listed), f" · rev {listed.rev}")),
+        Part("room", h("p", None, room)),
         Part("items", body),
         Part("add", _add_form(visit, where)),
     ]
@@ -180,16 +182,13 @@ def _finder(visit: Visit, where: _Where, words: str) -> Markup:
 
 def _item(visit: Visit, where: _Where, item: Item, piece: Child) -> Markup:
     text = h("p", {"class": "excerpt", "dir": "auto"}, shown(item.text))
-    edit = link(
-        where.path(visit, "item", id=item.id),
-        ["Open", unseen(item.id)],
-    )
+    name = h("code", None, inline(item.id))
     conflicts: list[Child] = [
         h("p", {"class": "warn"}, "⚠ written at the same time by ", lane_tag(c.lane))
         for c in _conflicts(item)
     ]
     facts: list[Child] = [
-        h("code", None, inline(item.id)),
+        link(where.path(visit, "item", id=item.id), name),
         " · ",
         lane_tag(item.lane),
         " · ",
@@ -197,7 +196,7 @@ def _item(visit: Visit, where: _Where, item: Item, piece: Child) -> Markup:
     return h(
         "article",
         {"class": "item", "data-row": True},
-        h("p", None, facts, ago(item.updated_at), " · ", edit),
+        h("p", None, facts, ago(item.updated_at)),
         piece or text,
         _metadata(item.metadata),
         conflicts,
@@ -305,7 +304,7 @@ def _item_form(
             _metadata(item.metadata),
         ]
     changes = _set(visit, where).history(item_id, limit=20).entries
-    body += [h("h2", None, "What it was"), [_change(entry) for entry in changes]]
+    body += [h("h2", None, "What it was"), [_told(entry) for entry in changes]]
     title = f"Item {plain(item_id)}"
     back = link(where.path(visit), "To the set", {"class": "action"})
     return page(
@@ -318,11 +317,11 @@ def _conflicts(item: Item) -> tuple[ItemConflict, ...]:
 
 
 def _conflict(lane: str, value: ItemValue) -> Child:
-    words = "At the same time another lane wrote this; saving settles it: "
+    words = "⚠ At the same time another lane wrote this; saving settles it: "
     return h(
         "div",
-        {"class": "warn"},
-        h("p", None, words, lane_tag(lane)),
+        {"class": "item conflict"},
+        h("p", {"class": "warn"}, words, lane_tag(lane)),
         h("p", {"class": "excerpt", "dir": "auto"}, shown(value.text)),
         _metadata(value.metadata),
     )
@@ -433,21 +432,27 @@ def _commit(visit: Visit, where: _Where, entry: ItemChange) -> Child:
             button(f"Undo rev {entry.rev}"),
             attributes={"class": "inline"},
         )
-    return h(
-        "h2", None, f"Rev {entry.rev}, ", ago(entry.at), " by ", lane_tag(entry.lane)
-    ), undo
+    words = h("h2", None, f"Rev {entry.rev}, ", _by(entry))
+    return h("div", {"class": "heading"}, words, undo)
+
+
+def _by(entry: ItemChange) -> Child:
+    return [ago(entry.at), " by ", lane_tag(entry.lane)]
+
+
+def _told(entry: ItemChange) -> Markup:
+    """Return a change of the one item that a page is about."""
+    return _shown(entry, [inline(entry.operation), " ", _by(entry)])
 
 
 def _change(entry: ItemChange) -> Markup:
-    rows: list[Child] = [
-        h(
-            "p",
-            None,
-            inline(entry.operation),
-            " ",
-            h("code", None, inline(entry.item_id)),
-        )
-    ]
+    """Return a change of one of the items of a commit."""
+    item = h("code", None, inline(entry.item_id))
+    return _shown(entry, [inline(entry.operation), " ", item])
+
+
+def _shown(entry: ItemChange, head: Child) -> Markup:
+    rows: list[Child] = [h("p", None, head)]
     for sign, value in (("-", entry.old), ("+", entry.new)):
         if isinstance(value, ItemValue):
             tag = "ins" if sign == "+" else "del"

@@ -18,6 +18,7 @@ from crdtmem.serve.pages.layout import (
     Visit,
     age,
     ago,
+    counted,
     link,
     links_in_sight,
     page,
@@ -31,7 +32,9 @@ from crdtmem.serve.pages.layout import (
 from crdtmem.serve.pages.places import (
     editor_states,
     editors_of,
+    hue_of,
     lane_tag,
+    lines_of,
     meter,
     place_of,
     slot_path,
@@ -60,6 +63,9 @@ _DONE: Final = {
 }
 
 
+_COLUMNS: Final = ("Label", "Scope", "Headroom", "Rev", "Changed", "By", "Notes")
+
+
 class _Span(NamedTuple):
     """The lines that are shown, from 1, and how long one may be."""
 
@@ -73,6 +79,17 @@ def _home(visit: Visit) -> Answer:
 
 
 def _slots(visit: Visit) -> Answer:
+    new = link(visit.path("new"), "New slot", {"class": "action"})
+    return page(
+        visit,
+        "Slots",
+        [Part("slots", lambda: _list(visit), "change editors")],
+        at="slots",
+        actions=new if visit.ask.may_write else None,
+    )
+
+
+def _list(visit: Visit) -> Child:
     views = visit.memory.slots(content=False)
     sort = visit.ask.query.get("sort", "name")
     if sort == "used":
@@ -81,7 +98,6 @@ def _slots(visit: Visit) -> Answer:
         views.sort(key=lambda view: view.updated_at or "", reverse=True)
     lanes = _newest_lanes(visit)
     rows = [_row(visit, view, lanes.get((view.scope, view.label))) for view in views]
-    columns = ("Label", "Scope", "Headroom", "Rev", "Changed", "By", "Notes")
     sorts = [
         link(
             visit.path("slots", sort=name),
@@ -90,18 +106,10 @@ def _slots(visit: Visit) -> Answer:
         )
         for name in ("name", "used", "changed")
     ]
-    new = link(visit.path("new"), "New slot", {"class": "action"})
-    body = [
+    return [
         h("p", {"class": "sorts"}, "Sort by: ", [[one, " "] for one in sorts]),
-        table("Slots", columns, rows),
+        table("Slots", _COLUMNS, rows),
     ]
-    return page(
-        visit,
-        "Slots",
-        [Part("slots", body, "change editors")],
-        at="slots",
-        actions=new if visit.ask.may_write else None,
-    )
 
 
 def _row(visit: Visit, view: SlotView, lane: str | None) -> Markup:
@@ -117,7 +125,9 @@ def _made_row(
 ) -> Markup:
     notes: list[Child] = []
     if view.warning:
-        notes.append(h("span", {"class": "warn"}, "⚠ ", str(view.warning), " "))
+        # The figures stand beside it; what is left is what to do.
+        advice = str(view.warning).rpartition(": ")[2]
+        notes.append(h("span", {"class": "warn"}, "⚠ ", advice, " "))
     if view.quarantined:
         notes.append(h("strong", {"class": "bad"}, "damaged: see Status "))
     if view.read_only:
@@ -129,6 +139,7 @@ def _made_row(
     if names:
         notes.append(["✎ ", inline(names), " editing"])
     return row(
+        _COLUMNS,
         link(to, view.label),
         view.scope,
         meter(view),
@@ -157,14 +168,14 @@ def _slot(visit: Visit) -> Answer:
         view = slot.read()
     except SlotNotFoundError:
         return _gone(visit, slot)
-    here = (slot.scope, slot.label)
+    here, on = (slot.scope, slot.label), "change editors presence sync"
     parts = [
-        Part("done", _done(visit, slot)),
+        Part("done", lambda: _done(visit, slot)),
         Part("facts", _facts(view), "change", here),
-        Part("text", _text(visit, slot, view), "change", here),
-        Part("online", _online(visit, slot), "change editors sync"),
-        Part("append", append_form(visit, slot, view)),
-        Part("rescued", _rescued(visit, slot), "editors"),
+        Part("text", lambda: _text(visit, slot, view), "change", here),
+        Part("online", lambda: _online(visit, slot), on, here),
+        Part("append", lambda: append_form(visit, slot, view)),
+        Part("rescued", lambda: _rescued(visit, slot), "editors", here),
     ]
     actions = [_action(visit, slot, name) for name in _actions(visit, view)]
     nav = h("p", {"class": "actions"}, actions)
@@ -201,15 +212,16 @@ def _action(visit: Visit, slot: Slot, name: str) -> Child:
 
 def _facts(view: SlotView) -> Child:
     facts: list[Child] = [
-        f"rev {view.rev} · {view.size:,} of {view.size_limit:,} units · hash ",
-        h("code", None, view.content_hash),
-        " · changed ",
+        meter(view),
+        f" · rev {view.rev} · {view.size:,} of {view.size_limit:,} units · changed ",
         ago(view.updated_at),
+        f" · scope {view.scope} · hash ",
+        h("code", None, view.content_hash),
     ]
     found: list[Child] = []
     if view.description:
         found.append(h("p", None, inline(view.description)))
-    found += [h("p", None, facts), h("p", None, meter(view))]
+    found.append(h("p", {"class": "facts"}, facts))
     if view.warning:
         found.append(h("p", {"class": "warn"}, "⚠ ", str(view.warning)))
     if view.quarantined:
@@ -275,7 +287,8 @@ def _rows(
             by = blame[number - 1]
             run = (by.lane, (by.at or "")[:16])
             named = [lane_tag(by.lane), " ", times(by.at)] if run != before else None
-            who = h("span", {"class": "by"}, named)
+            # The stripe goes on; name and time stand where a run of lines begins.
+            who = h("span", {"class": f"by {hue_of(by.lane)}"}, named)
             before = run
         body, is_cut = shown_line(line, span.limit_units)
         if is_cut:
@@ -304,7 +317,7 @@ def _text_links(
     ):
         if is_there:
             words += [" · ", link(slot_path(visit, slot, page=other), name)]
-    return h("p", None, words)
+    return h("p", {"class": "note"}, words)
 
 
 def _online(visit: Visit, slot: Slot) -> Child:
@@ -314,10 +327,17 @@ def _online(visit: Visit, slot: Slot) -> Child:
     }
     editors = editors_of(visit, slot.label, slot.scope)
     names |= {f"{lane} (editor)": None for lane in editors}
+    names |= {
+        f"{one['lane']} {one['doing']} (elsewhere)": None
+        for one in visit.ask.site.presence_in(namespace_of(slot.scope, visit.project))
+        if one["slot"] == slot.label
+    }
     who = inline(", ".join(names)) if names else "nobody within 10 minutes"
     waiting = _waiting(visit, slot)
-    pending = h("p", None, "Pending: ", waiting) if waiting else None
-    return [h("p", None, "Online: ", who), pending]
+    facts = [h("dt", None, "Online"), h("dd", None, who)]
+    if waiting:
+        facts += [h("dt", None, "Pending"), h("dd", None, waiting)]
+    return h("dl", None, facts)
 
 
 def _rescued(visit: Visit, slot: Slot) -> Child:
@@ -327,18 +347,19 @@ def _rescued(visit: Visit, slot: Slot) -> Child:
         found = rescued_texts(connection, namespace, slot.label)
     if not found:
         return None
-    words = "Their document was not this slot's, so nothing of it was written."
+    words = (
+        "An editor held another document than this slot's, so nothing of it was"
+        " written here. Copy from it what is missing."
+    )
     texts: list[Child] = [
         [
             h("p", None, lane_tag(one.lane), " ", ago(iso_time(one.at_ms))),
-            [
-                h("div", {"class": "line", "dir": "auto"}, shown_line(line)[0])
-                for line in one.text.split("\n")
-            ],
+            lines_of(one.text),
         ]
         for one in found
     ]
-    return [h("h2", None, "Texts of editors"), h("p", None, words), texts]
+    note = h("p", {"class": "note"}, words)
+    return [h("h2", None, "Rescued texts of editors"), note, texts]
 
 
 def _waiting(visit: Visit, slot: Slot) -> list[Child]:
@@ -347,7 +368,8 @@ def _waiting(visit: Visit, slot: Slot) -> list[Child]:
     for one in links_in_sight(visit):
         is_ours = one.local == namespace_of(slot.scope, visit.project)
         if is_ours and one.unsent.writes:
-            found.append(f"{one.unsent.writes} writes not sent, {one.unsent.bytes} B. ")
+            writes = counted(one.unsent.writes, "write")
+            found.append(f"{writes} not sent, {one.unsent.bytes:,} B. ")
     for state in editor_states(visit, slot.label, slot.scope):
         if state.get("unfolded"):
             found.append("Text of editors is not in the slot yet. ")

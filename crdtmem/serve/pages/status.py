@@ -2,18 +2,21 @@
 
 from typing import Final
 
-from crdtmem.mirror.registry import statuses
 from crdtmem.mirror.values import MirrorStatus
 from crdtmem.models import AuditEntry, DoctorReport, LinkStatus, StoreStatus, SyncStatus
+from crdtmem.scope import GLOBAL_NAMESPACE
 from crdtmem.serve.answers import Answer, see_other
 from crdtmem.serve.forms import int_field
 from crdtmem.serve.markup import Child, Markup, h
 from crdtmem.serve.pages.layout import (
+    STATES,
     Part,
     Visit,
     ago,
     button,
+    counted,
     field,
+    folded,
     form,
     is_seen,
     link,
@@ -24,7 +27,6 @@ from crdtmem.serve.pages.layout import (
 )
 from crdtmem.serve.pages.places import lane_tag
 from crdtmem.serve.text import inline
-from crdtmem.store.links import clear_alarms
 
 __all__ = ["PAGES"]
 
@@ -33,15 +35,12 @@ _AUDIT_ROWS: Final = 100
 
 def _status(visit: Visit) -> Answer:
     status = visit.memory.status()
-    run = visit.ask.query.get("doctor")
-    report = None
-    if run in ("run", "deep"):
-        report = visit.memory.doctor(deep=run == "deep")
     parts = [
         Part("store", _store(status)),
-        Part("links", _links(visit, status.sync), "sync"),
-        Part("mirrors", _mirrors(visit)),
-        Part("doctor", _doctor(visit, report)),
+        Part("links", lambda: _links(visit, status.sync), "sync"),
+        Part("presence", lambda: _presence(visit), "presence editors"),
+        Part("mirrors", lambda: _mirrors(visit)),
+        Part("doctor", lambda: _doctor(visit)),
     ]
     return page(visit, "Status", parts, at="status")
 
@@ -58,7 +57,9 @@ def _store(status: StoreStatus) -> Child:
     )
     pairs = [[h("dt", None, name), h("dd", None, value)] for name, value in facts]
     warnings = [h("li", {"class": "warn"}, inline(text)) for text in status.warnings]
-    return [h("dl", None, pairs), h("ul", None, warnings) if warnings else None]
+    words = counted(len(warnings), "warning")
+    told = folded(words, h("ul", None, warnings)) if warnings else None
+    return [h("dl", None, pairs), told]
 
 
 def _links(visit: Visit, sync: SyncStatus) -> Child:
@@ -102,16 +103,18 @@ def _link_row(one: LinkStatus) -> list[Child]:
     return [
         inline(one.local),
         [inline(one.url), " ", inline(one.remote)],
-        one.state,
+        STATES.get(one.state, one.state),
         one.lag,
-        f"{one.unsent.writes} writes, {one.unsent.bytes} B",
+        f"{counted(one.unsent.writes, 'write')}, {one.unsent.bytes:,} B",
         inline(", ".join(one.held)),
-        [inline(", ".join(one.blocked)), f" {one.quarantined} records"],
+        [inline(", ".join(one.blocked)), " ", counted(one.quarantined, "record")],
         error,
     ]
 
 
 def _mirrors(visit: Visit) -> Child:
+    from crdtmem.mirror.registry import statuses  # noqa: PLC0415 - for mirrors only
+
     found = [
         one
         for one in statuses(visit.memory.store)
@@ -149,7 +152,31 @@ def _mirror_row(one: MirrorStatus) -> list[Child]:
     ]
 
 
-def _doctor(visit: Visit, report: DoctorReport | None) -> Child:
+def _presence(visit: Visit) -> Child:
+    """Return who is at work in editors here, and in other stores."""
+    site = visit.ask.site
+    spaces = (visit.project, GLOBAL_NAMESPACE)
+    here = [one for space in spaces for one in site.at_work(space)]
+    elsewhere = [
+        (str(one["lane"]), str(one["slot"]), f"{one['doing']}, in another store")
+        for space in spaces
+        for one in site.presence_in(space)
+    ]
+    heading = h("h2", None, "Who is at work")
+    if not here and not elsewhere:
+        return [heading, h("p", {"class": "note"}, "No editor is open.")]
+    rows: list[list[Child]] = [
+        [lane_tag(lane), inline(slot), inline(doing)]
+        for lane, slot, doing in (*here, *elsewhere)
+    ]
+    return [heading, table("Who is at work", ("Lane", "Slot", "What"), rows)]
+
+
+def _doctor(visit: Visit) -> Child:
+    asked = visit.ask.query.get("doctor")
+    report = None
+    if asked in ("run", "deep"):
+        report = visit.memory.doctor(deep=asked == "deep")
     run = link(visit.path("status", doctor="run"), "Run", {"class": "action"})
     deep = link(visit.path("status", doctor="deep"), "Deep", {"class": "action"})
     repair = link(visit.path("status", "repair"), "Repair…", {"class": "action"})
@@ -164,7 +191,7 @@ def _findings(report: DoctorReport) -> Child:
             inline(check.id),
             h(
                 "strong",
-                {"class": "good" if check.status == "ok" else "bad"},
+                {"class": {"ok": "good", "warn": "warn"}.get(check.status, "bad")},
                 check.status,
             ),
             inline(str(check.label)) if check.label else None,
@@ -200,6 +227,8 @@ def _repair(visit: Visit) -> Answer:
 
 
 def _clear(visit: Visit) -> Answer:
+    from crdtmem.store.links import clear_alarms  # noqa: PLC0415 - for sync only
+
     clear_alarms(visit.memory.store)
     return see_other(visit.path("status"))
 

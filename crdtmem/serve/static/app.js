@@ -9,19 +9,22 @@
     : { createHTML: (html) => html };
   const SETTLE_MS = 150; // several events of one commit are one refresh
   const SAY_MS = 2000; // a screen reader is not talked to more often
+  const SAID_MS = 10000;
+  const AGE_MS = 20000;
   const POLL_MS = 3000;
 
   // One polite line for everything that happens by itself.
   const line = document.getElementById("live");
   let saidAt = -SAY_MS;
   let sayTimer = 0;
-  function say(text) {
+  function say(text, forMs = SAID_MS) {
     if (!line) return;
     clearTimeout(sayTimer);
     const wait = Math.max(0, saidAt + SAY_MS - performance.now());
     sayTimer = setTimeout(() => {
       saidAt = performance.now();
       line.textContent = text;
+      if (forMs) sayTimer = setTimeout(() => (line.textContent = ""), forMs);
     }, wait);
   }
 
@@ -85,14 +88,16 @@
     stale.delete(name);
     const number = (asked.get(name) || 0) + 1;
     asked.set(name, number);
-    const url = new URL(location.href);
+    let url = new URL(location.href);
     for (const done of ["done", "base"]) url.searchParams.delete(done);
     const form = document.querySelector("input[name=base_rev]");
     url.search = form && name === "moved" ? `?base_rev=${form.value}` : url.search;
     url.searchParams.set("part", name);
     url.hash = "";
     // A form that was refused stands at an address that may take no GET.
-    url.pathname = url.pathname.replace(/\/preview$/, "/edit");
+    url.pathname = url.pathname.replace(/\/preview$/, "/edit").replace(/\/undo$/, "/history");
+    // This one is the same on all pages.
+    if (name === "sync") url = new URL(`${home}/slots?part=sync`, location.origin);
     let answer;
     try {
       answer = await fetch(url, { headers: { Accept: "text/html" } });
@@ -101,9 +106,10 @@
       return;
     }
     if (answer.status === 401) {
-      say("You are signed out. Run crdtmem serve --url.");
+      say("You are signed out. Run crdtmem serve --url.", 0);
       return;
     }
+    if (answer.status === 404) say("What this page shows is gone. Load it again.", 0);
     if (!answer.ok || asked.get(name) !== number) return;
     const fresh = freshOf(await answer.text());
     const part = partOf(name);
@@ -126,7 +132,7 @@
   }
 
   function tell(change) {
-    if (!change.label) return;
+    if (!change.label || !document.querySelector('[data-on~="change"]')) return;
     const who = (change.lanes || []).join(", ");
     const slots = document.querySelectorAll("[data-slot]");
     const here = `${change.scope}/${change.label}`;
@@ -136,6 +142,7 @@
 
   // Live: a stream while the page is seen; where there are too many, questions.
   const api = project && `/api/v1/projects/${encodeURIComponent(project)}`;
+  const home = project && `/p/${encodeURIComponent(project)}`;
   let source = null;
   let cursor = null;
   let pollTimer = 0;
@@ -167,7 +174,13 @@
       pollTimer = setInterval(poll, POLL_MS);
     });
     on("bye", () => say("The server is stopping."));
-    source.addEventListener("error", () => root.setAttribute("data-live", "off"));
+    source.addEventListener("error", () => {
+      root.setAttribute("data-live", "off");
+      // The browser itself tries again, unless the server refuses.
+      if (source && source.readyState === EventSource.CLOSED) {
+        say("This page is no longer live. Load it again.", 0);
+      }
+    });
   }
 
   function close() {
@@ -198,6 +211,25 @@
   });
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", listen);
+
+  // Times in words go on while a page stands; the exact ones are in the attributes.
+  function ageOf(iso) {
+    const s = Math.max(0, Math.floor((Date.now() - Date.parse(iso)) / 1000));
+    if (s < 60) return `${s} s ago`;
+    if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+    if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
+    return `${iso.slice(0, 16).replace("T", " ")} UTC`;
+  }
+
+  setInterval(() => {
+    const selection = window.getSelection();
+    for (const time of document.hidden ? [] : document.querySelectorAll("time")) {
+      const isHeld = selection && !selection.isCollapsed && selection.containsNode(time, true);
+      if (time.textContent.endsWith(" ago") && !isHeld) {
+        time.textContent = ageOf(time.dateTime);
+      }
+    }
+  }, AGE_MS);
 
   // Fields: how long the text is, and a question before it is thrown away.
   function countAll() {

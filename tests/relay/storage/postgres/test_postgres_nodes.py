@@ -63,8 +63,13 @@ async def two_nodes(url, **options):
 async def append_silently(url, *puts):
     """Append as a process does that dies before it has told anybody."""
     database = Database(url)
-    values = {"limits": StorageLimits(), "now_ms": 0, "place": database.place}
-    work = partial(append_group, puts=puts, **values)
+    work = partial(
+        append_group,
+        puts=puts,
+        limits=StorageLimits(),
+        now_ms=0,
+        place=database.place,
+    )
     async with database.connection() as connection:
         await committed(connection, database.place, work)
 

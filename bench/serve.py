@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -324,8 +325,11 @@ async def _crowd(place: Path, served: _Served, effort: Effort) -> list[Count]:
     editors: list[_Editor] = []
     count = UPDATES_A_S * effort.size(20, 2)
     commits: set[int] = set()
+    chance = Random(1)
+    began_ms = time.time() * 1000
 
     async def type_on(editor: _Editor) -> None:
+        await asyncio.sleep(chance.random() / UPDATES_A_S)
         for _ in range(count):
             await editor.type()
             await asyncio.sleep(1 / UPDATES_A_S)
@@ -339,17 +343,17 @@ async def _crowd(place: Path, served: _Served, effort: Effort) -> list[Count]:
         store = apsw.Connection(
             str(place / "store.db"), flags=apsw.SQLITE_OPEN_READONLY
         )
-        with store:
-            while True:
-                rows = store.execute("SELECT DISTINCT at_ms FROM editor_log")
-                commits.update(at for (at,) in rows)
-                await asyncio.sleep(0.25)
+        while True:
+            rows = store.execute(
+                "SELECT DISTINCT at_ms FROM editor_log WHERE at_ms > ?", (began_ms,)
+            )
+            commits.update(at for (at,) in rows)
+            await asyncio.sleep(0.25)
 
     async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as held:
         for number in range(effort.size(EDITORS, 4)):
             opened = _editor(served, "crowded", 100 + number)
             editors.append(await held.enter_async_context(opened))
-        commits.clear()
         looking = asyncio.create_task(look())
         await asyncio.gather(*map(type_on, editors), *map(hear, editors))
         await asyncio.sleep(0.5)

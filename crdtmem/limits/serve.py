@@ -22,6 +22,9 @@ __all__ = [
     "SERVE_SESSIONS_MAX",
     "SERVE_SESSION_IDLE_S",
     "SERVE_SESSION_S",
+    "SERVE_SHARED_CHARS",
+    "SERVE_SHARED_MAX",
+    "SERVE_SHARED_S",
     "SERVE_STREAMS_MAX",
     "SERVE_STREAM_COMMENT_S",
     "SERVE_SYNC_STATUS_S",
@@ -93,6 +96,15 @@ SERVE_TOKEN_FILE_BYTES = 64 << 10
 
 SERVE_OPEN_FILE_S = 60.0
 """How long the file lies there that leads a browser to its one-time URL."""
+
+SERVE_SHARED_CHARS = 1 << 20
+"""Longest part of a page that is kept for the next one who asks: some 2,000 slots."""
+
+SERVE_SHARED_MAX = 32
+"""Parts of pages that are kept: those of the pages that are open, 32 MiB at most."""
+
+SERVE_SHARED_S = 5.0
+"""Time after which a kept part is made again although nothing was written."""
 
 SERVE_STREAMS_MAX = 4
 """Streams of one session: browsers open six connections to a host in all."""

@@ -6,6 +6,7 @@ from crdtmem.mirror.mirror import Mirror
 from crdtmem.models import UNSET
 from crdtmem.serve.answers import Ask, Principal
 from crdtmem.serve.markup import h
+from crdtmem.serve.pages import layout
 from crdtmem.serve.pages.layout import Visit, times
 from crdtmem.serve.pages.places import lane_tag
 from crdtmem.serve.pages.search import hits_shown
@@ -330,7 +331,7 @@ async def test_a_search_tells_what_it_could_not_do(site):
     hit = found.hits[0].replaced(line=UNSET)
     ask = Ask("GET", "/", {}, {}, {}, b"", {}, NOBODY, "", served.site)
     result = found.replaced(hits=(hit,), more=True, semantic="partial", degraded=True)
-    shown = str(h("div", None, hits_shown(Visit(ask, memory, ()), result)))
+    shown = str(h("div", None, hits_shown(Visit(ask, memory, (), (b"", 0)), result)))
 
     assert "1 found, and there is more · by meaning, too: partial" in shown
     assert "the index is damaged" in shown
@@ -353,3 +354,26 @@ async def test_cookies_decide_theme_and_keys(site):
         root = page.elements[0][1]
 
         assert (root.get("data-theme"), root.get("data-keys")) == (theme, keys)
+
+
+async def test_a_part_that_is_kept_is_never_older_than_the_last_write(site):
+    _, visitor, memory = site
+    memory.create("notes", "one")
+    for number in range(3):
+        before = await visitor.get(slot_at("notes"))
+        again = await visitor.get(slot_at("notes"))
+        memory.slot("notes").append(f"line {number}")
+        after = await visitor.get(slot_at("notes"))
+
+        assert f"line {number}" not in before.text + again.text
+        assert f"line {number}" in after.text
+
+
+@pytest.mark.parametrize("bound", ["SERVE_SHARED_CHARS", "SERVE_SHARED_MAX"])
+async def test_parts_are_kept_within_bounds(site, monkeypatch, bound):
+    _, visitor, memory = site
+    monkeypatch.setattr(layout, bound, 1)
+    for label in ("one", "two"):
+        memory.create(label, f"text of {label}")
+        assert f"text of {label}" in (await visitor.get(slot_at(label))).text
+    assert "text of one" in (await visitor.get(slot_at("one"))).text

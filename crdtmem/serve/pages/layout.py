@@ -6,11 +6,15 @@ the server renders everything, once.
 """
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from threading import Lock
+from time import monotonic
 from typing import Final, NamedTuple
 
 from crdtmem.errors import InvalidArgumentError
+from crdtmem.limits import SERVE_SHARED_CHARS, SERVE_SHARED_MAX, SERVE_SHARED_S
 from crdtmem.memory import Memory
 from crdtmem.models import LinkStatus
 from crdtmem.scope import GLOBAL_NAMESPACE, parse_project_id
@@ -20,6 +24,7 @@ from crdtmem.serve.forms import hidden
 from crdtmem.serve.markup import Attributes, Child, Markup, address, document, h
 from crdtmem.serve.text import inline, plain
 from crdtmem.status import sync_status
+from crdtmem.store.about import about_store
 
 __all__ = [
     "KEYS_COOKIE",
@@ -97,12 +102,14 @@ class Visit(NamedTuple):
         ask: The request.
         memory: Of its project and lane.
         editors: Who edits which slot, as the event ``editors`` shows it.
+        newest: Where the store's log stood before anything was read.
 
     """
 
     ask: Ask
     memory: Memory
     editors: tuple[Mapping[str, object], ...]
+    newest: tuple[bytes, int]
 
     @property
     def project(self) -> str:
@@ -122,6 +129,7 @@ class Part(NamedTuple):
         body: What is in it, or what makes it, where that costs something.
         on: The events that make it stale, by their names; empty for none.
         slot: Only events of this slot do: scope and label.
+        is_shared: Whether it is the same for all who look, while nothing is written.
 
     """
 
@@ -129,6 +137,7 @@ class Part(NamedTuple):
     body: Child | Callable[[], Child]
     on: str = ""
     slot: tuple[str, str] | None = None
+    is_shared: bool = False
 
     def markup(self) -> Markup:
         """Return the part as an element."""
@@ -172,10 +181,53 @@ def route(
             *ask.site.editors_in(GLOBAL_NAMESPACE),
         )
         async with ask.site.handles.use(project, ask.principal.lane) as memory:
-            return await memory.call(lambda m: answer(Visit(ask, m, editors)))
+            return await memory.call(lambda m: answer(_visit(ask, m, editors)))
 
     called: Callable[[Ask], Awaitable[Answer]] = answer_ask
     return PageRoute(method, pattern, called, tuple(fields), writes)
+
+
+def _visit(
+    ask: Ask, memory: Memory, editors: tuple[Mapping[str, object], ...]
+) -> Visit:
+    with memory.store.reading() as connection:
+        about = about_store(connection, str(memory.path))
+    return Visit(ask, memory, editors, (about.replica, about.lsn))
+
+
+class _Shelf:
+    """Keeps the newest parts that are shared: a change has every page ask for them."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[object, ...], Markup] = OrderedDict()
+        self._lock = Lock()
+
+    def markup(self, visit: Visit, part: Part) -> Markup:
+        """Return a part, made if nobody has asked for it since the store has changed.
+
+        Every few seconds it is made all the same: ages go on, and a repair writes no
+        row of the log.
+        """
+        if not part.is_shared:
+            return part.markup()
+        ask = visit.ask
+        query = sorted(pair for pair in ask.query.items() if pair[0] != "part")
+        place = (str(visit.memory.path), ask.path, *query, part.name)
+        moment = int(monotonic() / SERVE_SHARED_S)
+        key = (*place, *visit.newest, moment, repr(visit.editors))
+        with self._lock:
+            made = self._made.get(key)
+        if made is None:
+            made = part.markup()
+            if len(str(made)) <= SERVE_SHARED_CHARS:
+                with self._lock:
+                    self._made[key] = made
+                    if len(self._made) > SERVE_SHARED_MAX:
+                        self._made.popitem(last=False)
+        return made
+
+
+_SHELF: Final = _Shelf()
 
 
 def page(
@@ -204,12 +256,12 @@ def page(
     name = visit.ask.query.get("part")
     sync = Part("sync", lambda: _sync_words(visit), "sync")
     if name is None:
-        body = [part.markup() for part in parts]
+        body = [_SHELF.markup(visit, part) for part in parts]
         chrome = _Chrome(visit.project, _projects(visit), sync.markup(), at)
         return html(frame(visit.ask, title, body, chrome, actions), status)
     for part in (*parts, sync):
         if part.name == name:
-            return html(part.markup(), status)
+            return html(_SHELF.markup(visit, part), status)
     raise InvalidArgumentError("part", f"this page has no part {name!a:.40}")
 
 

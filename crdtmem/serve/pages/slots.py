@@ -83,7 +83,7 @@ def _slots(visit: Visit) -> Answer:
     return page(
         visit,
         "Slots",
-        [Part("slots", lambda: _list(visit), "change editors")],
+        [Part("slots", lambda: _list(visit), "change editors", is_shared=True)],
         at="slots",
         actions=new if visit.ask.may_write else None,
     )
@@ -172,7 +172,7 @@ def _slot(visit: Visit) -> Answer:
     parts = [
         Part("done", lambda: _done(visit, slot)),
         Part("facts", _facts(view), "change", here),
-        Part("text", lambda: _text(visit, slot, view), "change", here),
+        Part("text", lambda: _text(visit, slot, view), "change", here, is_shared=True),
         Part("online", lambda: _online(visit, slot), on, here),
         Part("append", lambda: append_form(visit, slot, view)),
         Part("rescued", lambda: _rescued(visit, slot), "editors", here),

@@ -203,7 +203,11 @@ class Workshop:
         pause = threading.Event()
 
         def is_settled() -> bool:
-            found = [self._outcome(one, written, taken) for one in scenarios]
+            try:
+                found = [self._outcome(one, written, taken) for one in scenarios]
+            except FileNotFoundError:
+                # Moved aside at this moment.
+                return False
             is_empty = not found[0].kept or "leases" in self.denied
             return is_empty and all(one.is_equal and not one.faults for one in found)
 

@@ -80,7 +80,7 @@ SYNC_MUTATIONS = [
         path="crdtmem/store/intake.py",
         right="        intake.take_all()\n        for doc in ready_docs",
         wrong=(
-            "        intake.move_cursor(places)\n"
+            "        move_cursor(transaction.connection, intake.link, places)\n"
             '        transaction.connection.execute("COMMIT; BEGIN IMMEDIATE")\n'
             "        intake.take_all()\n        for doc in ready_docs"
         ),

@@ -1,6 +1,9 @@
 """Bounds of the web server."""
 
 __all__ = [
+    "COMMITS_QUIET_S",
+    "COMMITS_SOON_S",
+    "COMMITS_STIR_S",
     "SERVE_BODY_BYTES",
     "SERVE_BODY_S",
     "SERVE_CHECK_S",
@@ -25,13 +28,13 @@ __all__ = [
     "SERVE_SHARED_CHARS",
     "SERVE_SHARED_MAX",
     "SERVE_SHARED_S",
+    "SERVE_STATES_S",
     "SERVE_STREAMS_MAX",
     "SERVE_STREAM_COMMENT_S",
     "SERVE_SYNC_STATUS_S",
     "SERVE_TOKEN_FILE_BYTES",
     "SERVE_WAITING_MAX",
     "SERVE_WAIT_S",
-    "SERVE_WATCH_S",
 ]
 
 SERVE_PORT = 8790
@@ -112,11 +115,22 @@ SERVE_STREAMS_MAX = 4
 SERVE_STREAM_COMMENT_S = 15.0
 """Longest silence of a stream; then a comment shows that the connection lives."""
 
-SERVE_WATCH_S = 0.1
-"""How often somebody looks whether a store has changed, while anybody listens."""
+COMMITS_SOON_S = 0.025
+"""How often a server looks whether the store has changed, after it has."""
+
+COMMITS_STIR_S = 5.0
+"""How long after: who types makes a pause now and then."""
+
+COMMITS_QUIET_S = 0.1
+"""How often it looks while all is quiet: most looks of a day, each a wake of the
+processor."""
+
+SERVE_STATES_S = 1.0
+"""How often streams look at what no commit tells of: who is there, how sync does."""
 
 SERVE_CHECK_S = 2.0
-"""How often a stream looks whether its caller is still welcome: within 3 s it ends."""
+"""How often a server looks whether who holds a stream is still welcome: within 3 s it
+ends."""
 
 SERVE_SYNC_STATUS_S = 2.0
 """How often a stream tells of sync at most."""

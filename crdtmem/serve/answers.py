@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from crdtmem.errors import CrdtmemError
+from crdtmem.serve.commits import Commits
 
 if TYPE_CHECKING:
     from crdtmem.serve.handles import Handles
@@ -124,6 +125,7 @@ class Site:
             ``presence`` shows it: ``{lane, replica, slot, doing}``.
         is_welcome: Tells whether a caller that was let in still would be; who holds a
             connection open asks every two seconds.
+        commits: Tells when anybody has written to the store.
         stopping: Set when the server drains.
 
     """
@@ -154,6 +156,7 @@ class Site:
         self.editors_in: Callable[[str], Sequence[Mapping[str, object]]] = _no_editors
         self.presence_in: Callable[[str], Sequence[Mapping[str, object]]] = _no_editors
         self.is_welcome: Callable[[Principal], bool] = _anybody
+        self.commits = Commits(store_path)
         self.stopping = asyncio.Event()
 
     @property

@@ -164,6 +164,8 @@ class App:
             _Own("POST", "/session/invite", self._invite),
             _Own("GET", f"{PREFIX}/openapi.json", self._openapi),
         )
+        self._held: dict[asyncio.Task[None], Principal] = {}
+        self._check: asyncio.TimerHandle | None = None
         site.is_welcome = self._is_welcome
 
     @property
@@ -410,23 +412,32 @@ class App:
 
         headers = headers_of(turn, answer.content_type, answer.headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        tasks = {asyncio.create_task(pump()), asyncio.create_task(gone(receive))}
+        pumping = asyncio.create_task(pump())
+        tasks = {pumping, asyncio.create_task(gone(receive))}
+        self._held[pumping] = turn.principal
+        if self._check is None:
+            self._check_held()
         try:
-            while not any(task.done() for task in tasks):
-                await asyncio.wait(
-                    tasks,
-                    timeout=SERVE_CHECK_S,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if not self._site.is_welcome(turn.principal):
-                    break
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            del self._held[pumping]
             for task in tasks:
                 task.cancel()
             for result in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(result, CrdtmemError):
                     _LOGGER.warning("a stream ended: %s", result.code)
         return sent
+
+    def _check_held(self) -> None:
+        """End the streams of those who are no longer welcome, now and then."""
+        for task, principal in self._held.items():
+            if not self._is_welcome(principal):
+                task.cancel()
+        loop = asyncio.get_running_loop()
+        is_held = bool(self._held)
+        self._check = (
+            loop.call_later(SERVE_CHECK_S, self._check_held) if is_held else None
+        )
 
     async def _serve_socket(
         self, turn: Turn, scope: Scope, receive: Receive, send: Send

@@ -1,33 +1,30 @@
 """What happens in the store, told as it happens: server-sent events.
 
-One watcher for each project, while anybody listens, looks whether the store has
-changed. A stream asks for what changed after its own cursor when its connection takes
-more, so nothing queues: changes of one slot that a slow reader has missed are one.
+One watcher for each project, while anybody listens, looks after each commit. A stream
+asks for what changed after its own cursor when its connection takes more, so nothing
+queues: changes of one slot that a slow reader has missed are one.
 """
 
 import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from crdtmem.aio import AsyncMemory
 from crdtmem.errors import CrdtmemError
 from crdtmem.limits import (
     CHANGES_MAX,
     SERVE_CHECK_S,
+    SERVE_STATES_S,
     SERVE_STREAM_COMMENT_S,
     SERVE_STREAMS_MAX,
     SERVE_SYNC_STATUS_S,
-    SERVE_WATCH_S,
 )
 from crdtmem.serve.answers import Ask, Site
 from crdtmem.status import sync_status
-from crdtmem.store.about import data_version
 
 if TYPE_CHECKING:
-    from crdtmem.memory import Memory
     from crdtmem.models import ChangeFeed
 
 __all__ = ["Events", "Watcher"]
@@ -57,7 +54,8 @@ class Watcher:
         self._project = project
         self._bell = asyncio.Event()
         self._feeds: dict[str | None, asyncio.Task[ChangeFeed]] = {}
-        self._version: object = None
+        self._has_commit = asyncio.Event()
+        self._is_begun = False
         self._sync_s = 0.0
         self.seq = 0
         self.states: dict[str, tuple[int, str, Mapping[str, object]]] = {}
@@ -91,41 +89,50 @@ class Watcher:
 
     async def run(self) -> None:
         """Look, until cancelled."""
-        while True:
-            try:
-                await self._look()
-            except CrdtmemError as exc:
-                _LOGGER.warning("the store cannot be watched: %s", exc.code)
-                await asyncio.sleep(SERVE_CHECK_S)
-            await asyncio.sleep(SERVE_WATCH_S)
+        commits = self._site.commits
+        commits.join(self._has_commit.set)
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SERVE_STATES_S):
+                        await self._has_commit.wait()
+                has_commit = self._has_commit.is_set()
+                self._has_commit.clear()
+                try:
+                    await self._look(has_commit=has_commit)
+                except CrdtmemError as exc:
+                    _LOGGER.warning("the store cannot be watched: %s", exc.code)
+                    self._has_commit.set()
+                    await asyncio.sleep(SERVE_CHECK_S)
+        finally:
+            commits.leave(self._has_commit.set)
 
     async def _read(self, cursor: str | None) -> "ChangeFeed":
         async with self._site.handles.use(self._project, _LANE) as memory:
             return await memory.changes(cursor, limit=CHANGES_MAX)
 
-    async def _look(self) -> None:
-        async with self._site.handles.use(self._project, _LANE) as memory:
-            version = await memory.call(_version_of)
-            is_first, is_new = self._version is None, version != self._version
-            self._version = version
-            told = await self._told_sync(memory)
-            if is_new:
+    async def _look(self, *, has_commit: bool) -> None:
+        told = await self._told_sync()
+        if has_commit:
+            async with self._site.handles.use(self._project, _LANE) as memory:
                 passes = await memory.condense_passes(limit=_PASSES_ROWS)
-                found = {f"condense {p.id}": ("condense", p.to_dict()) for p in passes}
-                # Those that are there when the first one listens are no news to it.
-                self._note("condense", found, _LONG_AGO if is_first else self.seq + 1)
+            found = {f"condense {p.id}": ("condense", p.to_dict()) for p in passes}
+            # Those that are there when the first one listens are no news to it.
+            self._note("condense", found, self.seq + 1 if self._is_begun else _LONG_AGO)
+            self._is_begun = True
         is_told = self._note("sync", told, self.seq + 1) if told else False
         is_told |= self._note("editors", self._told_editors(), self.seq + 1)
         is_told |= self._note("presence", self._told_presence(), self.seq + 1)
-        if is_new or is_told:
+        if has_commit or is_told:
             self.ring()
 
-    async def _told_sync(self, memory: AsyncMemory) -> States:
+    async def _told_sync(self) -> States:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._sync_s < SERVE_SYNC_STATUS_S:
             return {}
         self._sync_s = now_s
-        status = await memory.call(lambda m: sync_status(m.store))
+        async with self._site.handles.use(self._project, _LANE) as memory:
+            status = await memory.call(lambda m: sync_status(m.store))
         links = [x.to_dict() for x in status.links if self._is_seen(x.local)]
         return {"sync": ("sync", {"links": links})} if links else {}
 
@@ -281,9 +288,3 @@ def _event(name: str, data: Mapping[str, object], cursor: str = "") -> bytes:
     text = json.dumps(data, separators=(",", ":"))
     id_line = f"id: {cursor}\n" if cursor else ""
     return f"event: {name}\n{id_line}data: {text}\n\n".encode()
-
-
-def _version_of(memory: "Memory") -> tuple[int, int]:
-    """Return what is different after any commit, of this connection or another."""
-    with memory.store.reading() as connection:
-        return data_version(connection), connection.total_changes()

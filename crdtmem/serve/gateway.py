@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crdtmem.aio import AsyncMemory
 from crdtmem.doc.text_form import cut_units
@@ -19,12 +19,12 @@ from crdtmem.limits import (
     EDITOR_DOC_IDLE_S,
     EDITOR_DOCS_MAX,
     EDITOR_LANE_UNITS,
-    EDITOR_POLL_S,
     EDITOR_QUEUE_BYTES,
     EDITOR_QUEUE_MAX,
     EDITOR_SEND_S,
     EDITORS_MAX,
     EDITORS_SLOT_MAX,
+    SERVE_CHECK_S,
 )
 from crdtmem.memory import Memory
 from crdtmem.models import Scope
@@ -40,9 +40,7 @@ from crdtmem.protocol.editors import (
 )
 from crdtmem.serve.answers import Ask, HttpError, Principal, Site
 from crdtmem.serve.rooms import Room
-from crdtmem.store.about import data_version
 from crdtmem.store.editors import unfolded_places
-from crdtmem.store.store import Store
 
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
@@ -243,7 +241,6 @@ class Gateway:
         self._site = site
         self._rooms: dict[tuple[str, str], Room] = {}
         self._memories: dict[str, tuple[AsyncExitStack, AsyncMemory]] = {}
-        self._has_rooms = asyncio.Event()
         self._opening = asyncio.Lock()
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -251,8 +248,8 @@ class Gateway:
         site.editors_in = self.editors_in
 
     def begin(self) -> None:
-        """Start to look after what other processes do, and fold what was left."""
-        for work in (self._poll(), self._fold_left()):
+        """Start to look after rooms that nobody uses, and fold what was left."""
+        for work in (self._drop_idle(), self._fold_left()):
             self._tasks.add(asyncio.create_task(work))
 
     def editors_of(self, namespace: str, label: str) -> tuple[str, ...]:
@@ -314,6 +311,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._site.commits.leave(self._wake)
         rooms = list(self._rooms.values())
         await asyncio.gather(*(room.close() for room in rooms))
         for connection in list(self._connections):
@@ -339,7 +337,7 @@ class Gateway:
             room = Room(memory, editing)
             await room.begin()
             self._rooms[namespace, label] = room
-            self._has_rooms.set()
+            self._site.commits.join(self._wake)
             return room
 
     def _project_of(self, namespace: str) -> str:
@@ -360,36 +358,22 @@ class Gateway:
                 stack, _ = self._memories.pop(project)
                 await stack.aclose()
 
-    async def _poll(self) -> None:
-        """Wake the rooms when anybody has committed anything, and drop idle ones."""
-        store = Store(self._site.store_path, read_only=True)
-        seen: Any = None
-        try:
-            while True:
-                if not self._rooms:
-                    self._has_rooms.clear()
-                    await self._has_rooms.wait()
-                await asyncio.sleep(EDITOR_POLL_S)
-                found = None
-                # Rooms that cannot read the store will say so.
-                with suppress(CrdtmemError), store.reading() as connection:
-                    found = data_version(connection)
-                if found != seen:
-                    seen = found
-                    for room in self._rooms.values():
-                        room.wake()
-                await self._drop_idle()
-        finally:
-            store.close()
+    def _wake(self) -> None:
+        for room in self._rooms.values():
+            room.wake()
 
     async def _drop_idle(self) -> None:
-        now = time.monotonic()
-        for place, room in list(self._rooms.items()):
-            is_idle = room.idle_s + EDITOR_DOC_IDLE_S < now or room.is_over
-            if not room.members and is_idle:
-                del self._rooms[place]
-                await room.close()
-                await self._leave_memories()
+        while True:
+            await asyncio.sleep(min(SERVE_CHECK_S, EDITOR_DOC_IDLE_S))
+            now = time.monotonic()
+            for place, room in list(self._rooms.items()):
+                is_idle = room.idle_s + EDITOR_DOC_IDLE_S < now or room.is_over
+                if not room.members and is_idle:
+                    del self._rooms[place]
+                    await room.close()
+                    await self._leave_memories()
+            if not self._rooms:
+                self._site.commits.leave(self._wake)
 
     async def _fold_left(self) -> None:
         """Fold what processes that were killed have left."""

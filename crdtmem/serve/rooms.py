@@ -25,6 +25,7 @@ from crdtmem.errors import (
 from crdtmem.gateway import Accepted, Editing, Look, Offer
 from crdtmem.limits import (
     AWARENESS_OUT_S,
+    EDITOR_PAUSE_S,
     EDITOR_WINDOW_ROWS,
     FOLD_MOVED_S,
     FOLD_QUIET_S,
@@ -118,6 +119,7 @@ class Room:
         self._bell = asyncio.Event()
         self._typed_s: float | None = None
         self._last_s = 0.0
+        self._accepted_s = 0.0
         self._folded_s = clock() - FOLD_MOVED_S
         self._tried: tuple[object, ...] | None = None
         self._word = ""
@@ -202,9 +204,10 @@ class Room:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s()):
                     await self._bell.wait()
+            has_news = self._bell.is_set()
             self._bell.clear()
             try:
-                await self._turn()
+                await self._turn(has_news=has_news)
             except OtherIncarnationError:
                 self._end(_OTHER)
             except (StoreBusyError, StoreFullError) as exc:
@@ -220,10 +223,11 @@ class Room:
         self.is_over = True
         self._end_all(close)
 
-    async def _turn(self) -> None:
-        await self._accept()
-        await self._see()
-        await self._follow_if_due()
+    async def _turn(self, *, has_news: bool) -> None:
+        if has_news:
+            await self._accept()
+            await self._see()
+            await self._follow_if_due()
         if self._is_fold_due():
             await self._fold()
         look = self._look
@@ -233,6 +237,9 @@ class Room:
 
     async def _accept(self) -> None:
         while self._queue:
+            due_s = self._accepted_s + EDITOR_PAUSE_S * len(self.members)
+            await asyncio.sleep(max(0.0, due_s - self._clock()))
+            self._accepted_s = self._clock()
             waiting, self._queue = self._queue, []
             offers = [each.offer for each in waiting]
             try:

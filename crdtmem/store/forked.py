@@ -12,9 +12,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import apsw
 
 from crdtmem.doc.document import Document
-from crdtmem.errors import CrdtmemError, UpdateRejectedError
+from crdtmem.errors import CrdtmemError, ProtocolError, UpdateRejectedError
 from crdtmem.protocol.envelopes import Envelope, UpdateEnvelope, decode_envelope
 from crdtmem.protocol.records import Header, parse_header
+from crdtmem.sealing import UNKNOWN_KEY, WRONG_KEY
 from crdtmem.store.links import Link
 from crdtmem.store.log import WITHIN_STATE, advance_stream, require_intact
 from crdtmem.store.records import open_payload
@@ -28,6 +29,7 @@ __all__ = [
     "forked_in",
     "held_records",
     "name_of",
+    "note_locked",
     "number_kept",
     "sent_writes",
 ]
@@ -121,15 +123,34 @@ def forked_in(link: Link, rows: Sequence[LogRow]) -> list[LogRow]:
     ]
 
 
+def note_locked(connection: apsw.Connection, link: Link, doc: int) -> bool:
+    """Mark the records that a doc waits with and another key would open; tell if any.
+
+    Args:
+        connection: In a write transaction.
+        link: The link, with its keys.
+        doc: The doc.
+
+    """
+    is_any = False
+    for seq, record in _held(connection, link, doc) if link.is_encrypted else ():
+        try:
+            open_payload(link, parse_header(record), record)
+        except ProtocolError as exc:
+            if exc.code in (UNKNOWN_KEY, WRONG_KEY):
+                connection.execute(
+                    "UPDATE held SET code = :code WHERE link = :link AND seq = :seq",
+                    {"code": exc.code, "link": link.link, "seq": seq},
+                )
+                is_any = True
+    return is_any
+
+
 def held_records(
     connection: apsw.Connection, link: Link, doc: int
 ) -> Iterator[tuple[Header, Envelope]]:
     """Yield the records that a doc waits with, less those that cannot be opened."""
-    rows: list[Any] = connection.execute(
-        "SELECT record FROM held WHERE link = :link AND doc = :doc ORDER BY seq",
-        {"link": link.link, "doc": doc},
-    ).fetchall()
-    for (record,) in rows:
+    for _, record in _held(connection, link, doc):
         try:
             header = parse_header(record)
             payload = open_payload(link, header, record)
@@ -137,6 +158,14 @@ def held_records(
         except CrdtmemError:
             # Why it was refused stands in its row, and it proves nothing.
             continue
+
+
+def _held(connection: apsw.Connection, link: Link, doc: int) -> list[tuple[int, bytes]]:
+    rows: list[Any] = connection.execute(
+        "SELECT seq, record FROM held WHERE link = :link AND doc = :doc ORDER BY seq",
+        {"link": link.link, "doc": doc},
+    ).fetchall()
+    return rows
 
 
 def sent_writes(held: Sequence[tuple[Header, Envelope]]) -> dict[SentName, Proof]:

@@ -23,6 +23,7 @@ from crdtmem.errors import CrdtmemError
 from crdtmem.limits import SAMPLES_MAX
 from crdtmem.protocol.messages import NO_RECORD_ID, Joined
 from crdtmem.protocol.relaying import Sample
+from crdtmem.store.forked import note_locked
 from crdtmem.store.intake import take_held, take_unlocked
 from crdtmem.store.links import (
     Link,
@@ -258,10 +259,11 @@ def finish_rebase(store: Store, link: Link) -> bool:
     """Write unsent writes of forked docs anew, then take what has waited for that.
 
     Call it when the relay's log has been read to its head. The store takes new ids
-    once more, so its connections end with it.
+    once more, so its connections end with it. While a record of such a doc waits for a
+    key nothing is done: it may hold a write that would be there twice.
 
     Returns:
-        Whether a rebase was due.
+        Whether it was done.
 
     Raises:
         LinkChangedError: If the store has other ids by now.
@@ -274,6 +276,9 @@ def finish_rebase(store: Store, link: Link) -> bool:
             return False
         connection = transaction.connection
         docs = _docs_to_rebase(connection, found)
+        locked = [doc for doc in docs if note_locked(connection, found, doc)]
+        if locked:
+            return False
         connection.execute(
             "UPDATE link SET rebase_due = 0 WHERE link = :link", {"link": found.link}
         )

@@ -59,6 +59,7 @@ class Namespace:
         is_window_full: Whether the session takes no more for now.
         is_shut: Whether a rewind waits for what it is to be repaired with.
         is_rebase_due: Whether own writes must be written anew.
+        has_tried_rebase: Whether that waits for a key.
         is_stopped: Whether it is not served until something is changed by hand.
         put_again_at: When puts are taken again after a refusal with a wait.
         fault: What is wrong with it, if anything.
@@ -82,6 +83,7 @@ class Namespace:
         self.is_window_full = False
         self.is_shut = False
         self.is_rebase_due = link.is_rebase_due
+        self.has_tried_rebase = False
         self.is_stopped = False
         self.put_again_at: float | None = None
         self.fault: Fault | None = None
@@ -202,7 +204,8 @@ class Namespace:
         if self.acks and (is_finishing or now >= self._ack_due_at):
             return Work.ACKNOWLEDGE
         if self.is_rebase_due:
-            return Work.FINISH_REBASE if self.is_caught_up else None
+            is_due = self.is_caught_up and not self.has_tried_rebase
+            return Work.FINISH_REBASE if is_due else None
         if not self.may_write or self.is_window_full:
             return None
         if self.has_offer and not self.is_shut:

@@ -52,8 +52,9 @@ class Worker:
             case Work.ACKNOWLEDGE:
                 self._acknowledge(namespace, now)
             case Work.FINISH_REBASE:
-                finish_rebase(self._store, namespace.link)
-                return False
+                # Unless it waits for a key, with which the next connection begins.
+                namespace.has_tried_rebase = True
+                return not finish_rebase(self._store, namespace.link)
             case Work.OFFER:
                 self._offer(namespace)
             case Work.SEAL:

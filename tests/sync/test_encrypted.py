@@ -412,3 +412,47 @@ def test_a_link_without_a_key_is_stopped_and_never_sends_in_the_clear(site):
     link = ann.stored
     with pytest.raises(KeyMissingError):
         seal_envelope(link, Header(1, 0, b"t" * 16, link.replica_id, 1, 0, 0), b"x")
+
+
+@pytest.mark.parametrize("keys", [TWO, {**ONE, 3: b"3" * 32}], ids=["next", "later"])
+def test_what_may_be_there_under_a_missing_key_is_not_written_anew(
+    sealed_pair, relay, keys
+):
+    ann, bob = sealed_pair
+
+    def send_under_the_new_key():
+        ann.take_keys(keys)
+        ann.make_engine()
+        ann.connect()
+        relay.cut(ann)
+
+    relay.cut(ann)
+    ann.append("plan", "sent")
+    ann.append("other", "sent")
+    ann.roll_back(send_under_the_new_key)
+    ann.take_keys(ONE)
+    ann.append("plan", "kept")
+    until_connected(ann)
+
+    assert report_of(ann).locked
+    assert ann.text("plan").split("\n")[-2:] == ["sent", "kept"]
+
+    for one in (ann, bob):
+        relay.cut(one)
+        one.take_keys(keys)
+    until_connected(ann, bob)
+
+    for label, lines in (("plan", ["kept", "sent"]), ("other", ["sent"])):
+        assert ann.text(label) == bob.text(label)
+        found = [x for x in ann.text(label).split("\n") if x in ("kept", "sent")]
+        assert sorted(found) == lines
+    assert ann.is_settled
+    assert bob.is_settled
+
+
+def until_connected(*sites):
+    """Connect sites; a store that takes new ids ends its connection with that."""
+    for _ in range(5):
+        for one in sites:
+            if one not in one.relay.sites.values():
+                one.connect()

@@ -53,9 +53,10 @@ async def test_who_has_left_is_called_no_more_and_nobody_looks(tmp_path):
         await stays.until(3)
 
         assert leaves.count == 2
+        looking = asyncio.all_tasks() - {asyncio.current_task()}
         commits.leave(stays.ring)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.wait(looking)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

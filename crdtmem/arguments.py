@@ -212,7 +212,8 @@ def checked_lines(value: object) -> tuple[int, int] | None:
         first, last = value
         if _is_integer(first) and _is_integer(last) and 1 <= first <= last:
             return first, last
-    message = f"lines must be two line numbers, first and last, not {_shown(value)}"
+    shown = f"{value!a:.40}" if isinstance(value, (tuple, list)) else _shown(value)
+    message = f"lines must be two line numbers from 1, first and last, not {shown}"
     raise InvalidArgumentError("lines", message)
 
 
@@ -248,7 +249,9 @@ def checked_guard(
         UNSET if base_rev is UNSET else checked_rev(base_rev, "base_rev"),
     )
     if guard.base_rev is not UNSET and guard != Guard(base_rev=guard.base_rev):
-        message = "base_rev merges and cannot be joined with expected_rev or _hash"
+        message = (
+            "base_rev merges and cannot be joined with expected_rev or expected_hash"
+        )
         raise _bad_guard("base_rev", message, "exclusive")
     return guard
 
@@ -318,7 +321,7 @@ def checked_wait(value: object) -> float:
     return checked_seconds(value, "wait", 0, WAIT_MAX_S)
 
 
-def checked_request_id(value: object) -> str:
+def checked_request_id(value: object, argument: str = "request_id") -> str:
     """Return a request id.
 
     Raises:
@@ -332,8 +335,8 @@ def checked_request_id(value: object) -> str:
     )
     if not is_fine:
         raise InvalidArgumentError(
-            "request_id",
-            f"request_id must be 1 to {REQUEST_ID_MAX} printable ASCII characters"
+            argument,
+            f"{argument} must be 1 to {REQUEST_ID_MAX} printable ASCII characters"
             f" without blanks, not {_shown(value)}",
             code="invalid-request-id",
         )

@@ -57,7 +57,6 @@ from crdtmem.store.editors import (
     make_editor_doc,
     mark_folded,
     new_gid,
-    rescued_texts,
     save_blocked,
     save_gid,
     squash_editor_doc,
@@ -65,7 +64,7 @@ from crdtmem.store.editors import (
 )
 from crdtmem.store.pins import Pin, find_pin, follow
 from crdtmem.store.rows import SlotRow
-from crdtmem.store.slots import empty_slot, find_slot
+from crdtmem.store.slots import empty_slot, find_slot, rescued_texts
 from crdtmem.store.write import Transaction
 from crdtmem.textdiff import diff_lines
 from crdtmem.updates import scan_editor, scan_other

@@ -320,7 +320,9 @@ class Memory(SetVerbs, EditorVerbs):
             raise InvalidArgumentError("since", message, code="invalid-cursor")
         limit = checked_count(limit, "limit", CHANGES_MAX)
         where = parse_scope(scope, optional=True)
-        lane = None if exclude_lane is None else parse_lane(exclude_lane)
+        lane = None
+        if exclude_lane is not None:
+            lane = parse_lane(exclude_lane, "exclude_lane")
         return changes(
             self._session,
             since,

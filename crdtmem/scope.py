@@ -209,7 +209,7 @@ def parse_scope(value: object, *, optional: bool) -> Scope | None:
     )
 
 
-def parse_lane(value: object) -> str:
+def parse_lane(value: object, argument: str = "lane") -> str:
     """Return the name of a lane, without the blanks around it.
 
     Raises:
@@ -217,7 +217,7 @@ def parse_lane(value: object) -> str:
             and no control character.
 
     """
-    return _parse_name(value, argument="lane", code="invalid-lane")
+    return _parse_name(value, argument=argument, code="invalid-lane")
 
 
 def parse_project_name(value: object) -> str:

@@ -1,21 +1,17 @@
 """``crdtmem serve``: the memory in a browser, and for programs and editors."""
 
+import gc
 import importlib.util
 import logging
 import secrets
 import shutil
 import sys
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from crdtmem.cli.running import Call
 from crdtmem.config.places import default_lane, process_environment
-from crdtmem.errors import (
-    InvalidArgumentError,
-    MissingExtraError,
-    ServeNotRunningError,
-)
+from crdtmem.errors import InvalidArgumentError, MissingExtraError, ServeNotRunningError
 from crdtmem.scope import parse_project_id
 
 if TYPE_CHECKING:
@@ -58,15 +54,14 @@ def serve(
 ) -> None:
     """Serve until stopped; or lead to the server that runs, or print a unit."""
     if action is not None:
+        if url or another or is_opened or any(v != () for v in how.values()):
+            message = "'serve unit' takes no options of a server: add them to the unit"
+            raise InvalidArgumentError("system", message, code="usage")
         _print_unit(call, system)
         return
     _require_extra()
     # Loads no web server: leading to one that runs is quick.
-    from crdtmem.serve.runfiles import (  # noqa: PLC0415 - see above
-        folder_for,
-        invitation,
-        running_servers,
-    )
+    from crdtmem.serve.runfiles import folder_for, invitation, running_servers  # noqa: PLC0415 - see above
 
     store = call.config.store
     resolved = str(store.resolve())
@@ -87,10 +82,13 @@ def _require_extra() -> None:
 
 
 def _run(call: Call, given: HowToServe, *, is_opened: bool) -> None:
-    # They take longer to load than all of the rest.
+    # They take longer to load than all of the rest; nothing of it is ever garbage.
+    gc.disable()
     from crdtmem.serve.parts import make_parts  # noqa: PLC0415 - see above
     from crdtmem.serve.run import Ready, serve as run  # noqa: PLC0415 - see above
 
+    gc.freeze()
+    gc.enable()
     options = _options(given)
     background = _background(call, read_only=options.read_only)
 
@@ -183,6 +181,8 @@ def _open(call: Call, url: str, port: int) -> None:
             " where there is one, and open the address there"
         )
         return
+    import webbrowser  # noqa: PLC0415 - for this option only
+
     from crdtmem.serve.runfiles import folder_for, open_file  # noqa: PLC0415 - as above
 
     # What a browser is started with, everybody on the machine can read.
@@ -193,10 +193,7 @@ def _open(call: Call, url: str, port: int) -> None:
 
 
 def _print_unit(call: Call, system: str | None) -> None:
-    from crdtmem.serve.units import (  # noqa: PLC0415 - for this action only
-        launchd_unit,
-        systemd_unit,
-    )
+    from crdtmem.serve.units import launchd_unit, systemd_unit  # noqa: PLC0415 - for this action only
 
     program = shutil.which("crdtmem")
     start = [program] if program else [sys.executable, "-m", "crdtmem"]
@@ -205,13 +202,16 @@ def _print_unit(call: Call, system: str | None) -> None:
     if call.config.sources["store"] != "default":
         argv += ["--store", store]
     if system == "systemd":
-        call.out.text(systemd_unit(argv))
+        unit = systemd_unit(argv)
     elif system == "launchd":
-        log = str(Path(store).with_name("serve.log"))
-        call.out.text(launchd_unit(argv, log))
+        unit = launchd_unit(argv, str(Path(store).with_name("serve.log")))
     else:
         message = "'serve unit' takes 'systemd' or 'launchd'"
         raise InvalidArgumentError("system", message, code="usage")
+    if call.out.as_json:
+        call.out.json({"system": system, "unit": unit})
+    else:
+        call.out.text(unit)
 
 
 def _path(value: str | None) -> Path | None:

@@ -74,7 +74,7 @@ class ItemNotFoundError(SetError, LookupError):
     """
 
     code = "item-not-found"
-    hint = "get() lists the items there are"
+    hint = "run 'crdtmem set get' with its name to see the items there are"
     exit_status = 3
     http_status = 404
 

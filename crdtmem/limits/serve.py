@@ -14,6 +14,9 @@ __all__ = [
     "SERVE_HEAD_S",
     "SERVE_INVITES_MAX",
     "SERVE_INVITE_S",
+    "SERVE_KEPT_BYTES",
+    "SERVE_KEPT_MAX",
+    "SERVE_KEPT_S",
     "SERVE_LOGIN_ADDRESSES_MAX",
     "SERVE_LOGIN_FAILURES_MAX",
     "SERVE_LOGIN_WINDOW_S",
@@ -25,14 +28,12 @@ __all__ = [
     "SERVE_SESSIONS_MAX",
     "SERVE_SESSION_IDLE_S",
     "SERVE_SESSION_S",
-    "SERVE_SHARED_CHARS",
-    "SERVE_SHARED_MAX",
-    "SERVE_SHARED_S",
     "SERVE_STATES_S",
     "SERVE_STREAMS_MAX",
     "SERVE_STREAM_COMMENT_S",
     "SERVE_SYNC_STATUS_S",
     "SERVE_TOKEN_FILE_BYTES",
+    "SERVE_UNREAD_BYTES",
     "SERVE_WAITING_MAX",
     "SERVE_WAIT_S",
 ]
@@ -54,6 +55,10 @@ SERVE_BODY_BYTES = 4 << 20
 
 SERVE_BODY_S = 30.0
 """Time for a body to arrive."""
+
+SERVE_UNREAD_BYTES = 4 * SERVE_BODY_BYTES
+"""Largest body that is received though it is too large: many clients send all of it
+before they read why it was refused."""
 
 SERVE_CONNECTIONS_MAX = 384
 """Connections: 256 editors, 100 streams, and some for requests."""
@@ -100,14 +105,14 @@ SERVE_TOKEN_FILE_BYTES = 64 << 10
 SERVE_OPEN_FILE_S = 60.0
 """How long the file lies there that leads a browser to its one-time URL."""
 
-SERVE_SHARED_CHARS = 1 << 20
-"""Longest part of a page that is kept for the next one who asks: some 2,000 slots."""
+SERVE_KEPT_BYTES = 1 << 20
+"""Longest page that is kept for the next one who asks: a list of some 2,000 slots."""
 
-SERVE_SHARED_MAX = 32
-"""Parts of pages that are kept: those of the pages that are open, 32 MiB at most."""
+SERVE_KEPT_MAX = 32
+"""Pages and parts of them that are kept: those that are open, 32 MiB at most."""
 
-SERVE_SHARED_S = 5.0
-"""Time after which a kept part is made again although nothing was written."""
+SERVE_KEPT_S = 5.0
+"""Time after which a kept page is made again although nothing was written."""
 
 SERVE_STREAMS_MAX = 4
 """Streams of one session: browsers open six connections to a host in all."""

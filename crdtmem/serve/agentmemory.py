@@ -3,6 +3,7 @@
 from crdtmem.memory import Memory
 from crdtmem.serve.answers import Answer, Ask, json_answer
 from crdtmem.serve.guard import Head
+from crdtmem.serve.routing import check_right, not_allowed
 
 __all__ = ["LANE", "PREFIX", "answer_agentmemory", "is_open_to", "refused"]
 
@@ -30,8 +31,8 @@ async def answer_agentmemory(ask: Ask) -> Answer:
     from crdtmem.compat.agentmemory import functions, rest  # noqa: PLC0415 - see above
 
     lane = ask.principal.name if ask.principal.token_id else LANE
-    if ask.method not in _READING and not ask.may_write:
-        return refused(403, "permission-denied", "this token may only read")
+    if ask.method not in _READING:
+        check_right(ask)
 
     def respond_with(memory: Memory) -> tuple[int, dict[str, object]]:
         return rest.respond(
@@ -45,6 +46,8 @@ async def answer_agentmemory(ask: Ask) -> Answer:
 
     async with ask.site.handles.use(ask.site.start_project, lane) as memory:
         status, value = await memory.call(respond_with)
+    if status == 405:
+        raise not_allowed(ask.method, rest.methods_at(ask.path))
     headers = {"Retry-After": "1"} if status == 503 else {}
     return json_answer(value, status, headers)
 

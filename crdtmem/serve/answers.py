@@ -248,7 +248,7 @@ class PageRoute(NamedTuple):
         answer: Makes the answer; raises a CrdtmemError where there is none.
         fields: Names that the query (GET) or the form (POST) may have, beside ``part``
             (GET) and ``csrf`` (POST).
-        writes: Whether it changes anything.
+        writes: Whether it changes anything, or is a page for what does.
 
     """
 

@@ -43,7 +43,7 @@ from crdtmem.serve.guard import (
 from crdtmem.serve.openapi import document
 from crdtmem.serve.rest import Rest
 from crdtmem.serve.routes import ROUTES
-from crdtmem.serve.routing import PREFIX, Route, matched
+from crdtmem.serve.routing import PREFIX, check_right, matched, not_allowed
 from crdtmem.serve.session import csrf_of
 from crdtmem.serve.tokens import CONTROL, Tokens
 from crdtmem.serve.turns import (
@@ -68,6 +68,7 @@ __all__ = ["App", "OpenSocket", "Parts"]
 _LOGGER = logging.getLogger(__name__)
 _FORM = "application/x-www-form-urlencoded"
 _SAFE = ("GET", "HEAD")
+_OPEN = ("/livez", "/readyz", "/login")
 _FOREVER = "public, max-age=31536000, immutable"
 _SIGNED_IN = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -107,14 +108,14 @@ class Parts(NamedTuple):
     """What the application is made of, beside the REST API.
 
     Attributes:
-        pages: The pages and forms.
+        pages: Gives the pages and forms; first called when one is asked for.
         static: Style sheet and script, by the name in their address: type and bytes.
         error_page: Makes the page of a refusal.
         open_socket: Serves editors; None: there are none.
 
     """
 
-    pages: Sequence[PageRoute]
+    pages: Callable[[], Sequence[PageRoute]]
     static: Mapping[str, tuple[str, bytes]]
     error_page: Callable[[Ask, CrdtmemError], Answer]
     open_socket: OpenSocket | None = None
@@ -185,6 +186,9 @@ class App:
             answer = await self._answered(turn, receive)
         except CrdtmemError as error:
             answer = self._refused(turn, error)
+        except asyncio.CancelledError:
+            # Only a stop ends so what still runs, or has not arrived.
+            answer = self._refused(turn, _stopped())
         except Exception as error:  # noqa: BLE001 - the top of a request: logged and told
             answer = self._refused(turn, _internal(error))
         if isinstance(answer, StreamAnswer):
@@ -211,6 +215,7 @@ class App:
         if head.path in {one.pattern for one in self._own}:
             own, _ = matched(self._own, head.method, turn.raw_path)
             turn.template = own.pattern
+            pairs_in(turn.raw_query, known=())
             return own.answer(turn)
         if head.path.startswith(f"{agentmemory.PREFIX}/"):
             turn.template = f"{agentmemory.PREFIX}/…"
@@ -236,6 +241,9 @@ class App:
             if found is None:
                 raise HttpError(404, "route-not-found", "there is no such file")
             return Answer(200, found[1], found[0], {"Cache-Control": _FOREVER})
+        is_open = path in _OPEN or path.startswith("/static/")
+        if is_open and head.method not in _SAFE:
+            raise not_allowed(head.method, ["GET"])
         return None
 
     async def _ready(self) -> Answer:
@@ -320,13 +328,14 @@ class App:
         turn.template = route.pattern
         query = pairs_in(turn.raw_query)
         ask = turn.ask(self._site, params=params, query=query, body=body)
-        _check_right(ask, route)
+        if route.writes:
+            check_right(ask)
         return await self._rest.answer(ask, route)
 
     async def _page_answer(
         self, turn: Turn, form: Mapping[str, str], body: bytes
     ) -> Answer:
-        route, params = matched(self._parts.pages, turn.head.method, turn.raw_path)
+        route, params = matched(self._parts.pages(), turn.head.method, turn.raw_path)
         turn.template = route.pattern
         is_form = route.method == "POST"
         if is_form:
@@ -335,7 +344,8 @@ class App:
             turn.raw_query, known=() if is_form else (*route.fields, "part")
         )
         ask = turn.ask(self._site, params=params, query=query, form=form, body=body)
-        _check_right(ask, route)
+        if route.writes:
+            check_right(ask)
         if not self._site.shows(params.get("project", self._site.start_project)):
             raise HttpError(404, "route-not-found", "there is no such project here")
         return await route.answer(ask)
@@ -376,7 +386,7 @@ class App:
         return json_answer({"name": "crdtmem", "version": self._site.version})
 
     def _openapi(self, _turn: Turn) -> Answer:
-        return json_answer(document(self._site.version))
+        return json_answer(document(self._site.version, self.cookie_name))
 
     def _refused(self, turn: Turn, error: CrdtmemError) -> Answer:
         """Return the answer that says why there is none."""
@@ -384,6 +394,8 @@ class App:
         headers = dict(error.headers) if isinstance(error, HttpError) else {}
         if status == 503:
             headers.setdefault("Retry-After", "1")
+        elif status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
         head = turn.head
         if head.path.startswith(f"{agentmemory.PREFIX}/"):
             answer = agentmemory.refused(status, error.code, error.message)
@@ -483,13 +495,6 @@ class App:
         _LOGGER.debug("%s", text)
 
 
-def _check_right(ask: Ask, route: Route | PageRoute) -> None:
-    if route.writes and not ask.principal.may_write:
-        raise HttpError(403, "permission-denied", "this token may only read")
-    if route.writes and ask.site.read_only:
-        raise HttpError(403, "store-read-only", "this server only shows the store")
-
-
 def _check_names(given: Mapping[str, str], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
@@ -502,7 +507,15 @@ def _unauthorized() -> HttpError:
         "unauthorized",
         "nobody is signed in here",
         hint="run 'crdtmem serve --url' and open what it prints",
-        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _stopped() -> HttpError:
+    return HttpError(
+        503,
+        "server-stops",
+        "the server stops, and has not ended what was asked",
+        hint="ask the next one, with the same requestId: it may have been done",
     )
 
 

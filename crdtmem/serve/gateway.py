@@ -40,7 +40,7 @@ from crdtmem.protocol.editors import (
 )
 from crdtmem.serve.answers import Ask, HttpError, Principal, Site
 from crdtmem.serve.rooms import Room
-from crdtmem.store.editors import unfolded_places
+from crdtmem.store.slots import unfolded_places
 
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _API = ("/api/v1/", "/yjs/")
-_MACHINE = (*_API, "/agentmemory/")
+_MACHINE = ("/api", "/yjs", "/agentmemory", "/livez", "/readyz", "/version", "/session")
 _LENGTHS = ("content-length", "transfer-encoding")
 _ONCE = (
     *_LENGTHS,
@@ -286,7 +286,8 @@ def cors_headers(source: Source, *, is_preflight: bool = False) -> dict[str, str
     if is_preflight:
         headers["Access-Control-Allow-Methods"] = "GET, POST, PATCH, DELETE"
         headers["Access-Control-Allow-Headers"] = (
-            "Authorization, Content-Type, Idempotency-Key, If-None-Match"
+            "Authorization, Content-Type, Crdtmem-Lane, Idempotency-Key,"
+            " If-None-Match, Last-Event-ID"
         )
         headers["Access-Control-Max-Age"] = "600"
     return headers

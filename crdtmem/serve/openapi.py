@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from crdtmem.limits import REQUEST_ID_MAX, SERVE_PORT
 from crdtmem.serve.routes import ROUTES
 from crdtmem.serve.routing import PREFIX, Field, Route
 from crdtmem.serve.values import query_schema_of, schema_of
 
-__all__ = ["REFUSALS", "document"]
+__all__ = ["REFUSALS", "document", "example_of"]
 
 REFUSALS = {
     304: "It is as the caller knows it.",
@@ -54,13 +55,93 @@ _ERROR = {
     },
 }
 
+_EXAMPLES: Mapping[str, Any] = {
+    "appendOnly": False,
+    "atRev": 41,
+    "baseRev": 41,
+    "audit.before": 120,
+    "before": "h41-9f2c8a10",
+    "budgetTokens": 2000,
+    "content": "- fix the lock test\n- ask about the port\n",
+    "slots.content": False,
+    "create": True,
+    "deep": True,
+    "description": "what is to be done next",
+    "dryRun": True,
+    "excludeLane": "lane-a",
+    "expectedHash": "9f2c8a1027b415c0",
+    "expectedRev": 41,
+    "expiresIn": 600,
+    "filters": {"topic": "build"},
+    "force": True,
+    "from": 40,
+    "hoisted": ["the port is 8790"],
+    "id": "h41-9f2c8a10",
+    "abortCondense.id": "cp_9f2c8a10",
+    "commitCondense.id": "cp_9f2c8a10",
+    "condenseArchive.id": "cp_9f2c8a10",
+    "deleteItem.id": "i1",
+    "updateItem.id": "i1",
+    "ids": ["i1", "i2"],
+    "items": ["the build runs on two cores", "the port is 8790"],
+    "keepPct": 40,
+    "keepSections": 3,
+    "kinds": ["slot"],
+    "label": "build_notes",
+    "labels": ["build_notes", "decisions"],
+    "lane": "lane-a",
+    "limit": 20,
+    "line": 1,
+    "lines": [1, 2],
+    "read.lines": "1-2",
+    "metadata": {"topic": "build"},
+    "metadatas": {"topic": "build"},
+    "mode": "any",
+    "name": "facts",
+    "new": "- mend the lock test",
+    "occurrence": "all",
+    "old": "- fix the lock test",
+    "order": "newest",
+    "partition": "s.job",
+    "pinned": True,
+    "project": "desk",
+    "query": "lock test",
+    "readOnly": False,
+    "requestId": "3f1c9f0e-7a52-4c1b-8f57-2f6f0f7f5a11",
+    "scope": "project",
+    "semantic": False,
+    "sizeLimit": 4000,
+    "snippet": 80,
+    "sort": "recent",
+    "state": "open",
+    "style": "headings",
+    "summary": "The lock test is fixed.",
+    "templates": False,
+    "text": "- ask about the port",
+    "to": 41,
+    "wait": 0.5,
+}
+"""By the name of a field, or of an operation and a field; a cursor has none."""
+
+_SHOWN: Mapping[str, tuple[str, ...]] = {
+    "insert": ("baseRev",),
+    "replace": ("baseRev",),
+    "restore": ("expectedRev",),
+    "setMeta": ("sizeLimit",),
+    "updateItem": ("text",),
+}
+"""What an example of a body holds beside the fields that must be there."""
+
+_BY_FORM: list[dict[str, list[str]]] = [{"bearer": []}, {"cookie": [], "csrf": []}]
+
 
 @cache
-def document(version: str) -> Mapping[str, Any]:
+def document(version: str, cookie: str = f"crdtmem_{SERVE_PORT}") -> Mapping[str, Any]:
     """Return the whole document; made once.
 
     Args:
         version: Of crdtmem.
+        cookie: The name of the session's cookie.
 
     """
     schemas = _Schemas()
@@ -78,10 +159,30 @@ def document(version: str) -> Mapping[str, Any]:
             "schemas": {"Error": _ERROR, **schemas.definitions},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "crdtmem_PORT"},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": cookie,
+                    "description": "Of a browser that is signed in.",
+                },
+                "csrf": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-CSRF-Token",
+                    "description": (
+                        "Beside the cookie: what any form of the session holds in its"
+                        " field 'csrf'. The header Origin must be there too; browsers"
+                        " send it."
+                    ),
+                },
             },
         },
     }
+
+
+def example_of(route: Route, name: str) -> Any:
+    """Return an example of a field of a route; None if there is none."""
+    return _EXAMPLES.get(f"{route.name}.{name}", _EXAMPLES.get(name))
 
 
 class _Schemas:
@@ -110,11 +211,17 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "parameters": [
+            *_path_parameters(route),
+            *_query_parameters(route),
+            *_header_parameters(route),
+        ],
         "responses": _responses(route, schemas),
     }
     if route.body is not None:
-        made["requestBody"] = _request_body(route.body)
+        made["requestBody"] = _request_body(route, route.body)
+    if route.method != "GET":
+        made["security"] = _BY_FORM
     return made
 
 
@@ -125,6 +232,7 @@ def _path_parameters(route: Route) -> Iterable[dict[str, Any]]:
             "in": "path",
             "required": True,
             "schema": {"type": "string", "minLength": 1},
+            "example": example_of(route, name),
         }
 
 
@@ -138,21 +246,45 @@ def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:
         }
         if field.kind == "texts":
             made |= {"style": "form", "explode": False}
+        if (example := example_of(route, field.name)) is not None:
+            made["example"] = example
         yield made
 
 
-def _request_body(fields: Iterable[Field]) -> dict[str, Any]:
+def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:
+    if route.writes:
+        lane = {"type": "string", "minLength": 1}
+        yield _header("Crdtmem-Lane", "Who writes, unless a token says it.", lane)
+    if any(field.name == "requestId" for field in (*route.query, *(route.body or ()))):
+        key = {"type": "string", "pattern": f"^[!-~]{{1,{REQUEST_ID_MAX}}}$"}
+        yield _header("Idempotency-Key", "As requestId.", key)
+    if 304 in route.also:
+        known = {"type": "string"}
+        yield _header("If-None-Match", "The ETag of what the caller knows.", known)
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _request_body(route: Route, fields: Iterable[Field]) -> dict[str, Any]:
+    required = [field.name for field in fields if field.is_required]
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {field.name: schema_of(field.kind) for field in fields},
+        "properties": {
+            field.name: schema_of(field.kind)
+            | {"examples": [example_of(route, field.name)]}
+            for field in fields
+        },
         "additionalProperties": False,
     }
-    required = [field.name for field in fields if field.is_required]
     if required:
         schema["required"] = required
+    shown = (*required, *_SHOWN.get(route.name, ()))
+    example = {name: example_of(route, name) for name in shown}
     return {
         "required": bool(required),
-        "content": {"application/json": {"schema": schema}},
+        "content": {"application/json": {"schema": schema, "example": example}},
     }
 
 

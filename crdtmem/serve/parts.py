@@ -1,12 +1,12 @@
 """Puts the server's parts together: the API, and whatever else there is."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-from crdtmem.serve.answers import Site
+from crdtmem.errors import CrdtmemError
+from crdtmem.serve.answers import Answer, Ask, PageRoute, Site
 from crdtmem.serve.app import Parts
 from crdtmem.serve.assets import STATIC
 from crdtmem.serve.gateway import Gateway
-from crdtmem.serve.pages import PAGES, error_page
 
 __all__ = ["make_parts"]
 
@@ -15,7 +15,17 @@ def make_parts(site: Site) -> tuple[Parts, Callable[[], Awaitable[None]]]:
     """Return the parts of a server, and what drains them."""
     gateway = Gateway(site)
     gateway.begin()
-    parts = Parts(
-        pages=PAGES, static=STATIC, error_page=error_page, open_socket=gateway.serve
-    )
-    return parts, gateway.drain
+    return Parts(_pages, STATIC, _error_page, gateway.serve), gateway.drain
+
+
+def _pages() -> Sequence[PageRoute]:
+    # A server starts without them, and many are asked for nothing but the API.
+    from crdtmem.serve.pages import PAGES  # noqa: PLC0415 - see above
+
+    return PAGES
+
+
+def _error_page(ask: Ask, error: CrdtmemError) -> Answer:
+    from crdtmem.serve.pages import error_page  # noqa: PLC0415 - as above
+
+    return error_page(ask, error)

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
 from crdtmem.aio import AsyncMemory, AsyncMemorySet
-from crdtmem.arguments import checked_seconds
+from crdtmem.arguments import checked_request_id, checked_seconds
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.limits import CHANGES_DEFAULT_MAX, SERVE_WAIT_S
 from crdtmem.model import Model
@@ -34,6 +35,9 @@ __all__ = ["Rest", "lane_of"]
 Arguments = dict[str, Any]
 _OPEN_SCOPE = Field("scope", "scope")
 _GUARDS = ("expected_rev", "expected_hash", "base_rev")
+_QUOTED_OR_WORD = re.compile(
+    r"""(?<!\w)(['"])(?:[^\\]|\\.)*?(?:\1|\Z)|\w+""", re.DOTALL
+)
 
 
 class Rest:
@@ -74,6 +78,15 @@ class Rest:
         if "project" in ask.params:
             _check_project(ask)
         arguments = _arguments(ask, route)
+        try:
+            return await self._answer(ask, route, arguments)
+        except InvalidArgumentError as error:
+            _spell_as_sent(error, route)
+            raise
+
+    async def _answer(
+        self, ask: Ask, route: Route, arguments: Arguments
+    ) -> Answer | StreamAnswer:
         if route.name == "events":
             return await self._stream(ask, arguments)
         owner, _, verb = route.verb.partition(".")
@@ -132,7 +145,19 @@ def lane_of(ask: Ask) -> str:
     if not ask.principal.may_choose_lane:
         message = "this token writes under its own name only"
         raise HttpError(403, "permission-denied", message)
-    return parse_lane(wanted.encode("latin-1", "replace").decode("utf-8", "replace"))
+    name = wanted.encode("latin-1", "replace").decode("utf-8", "replace")
+    return parse_lane(name, "Crdtmem-Lane")
+
+
+def _spell_as_sent(error: InvalidArgumentError, route: Route) -> None:
+    """Name the arguments of the verb as the request does; quotes hold its values."""
+    names = {f.called: f.name for f in (*route.query, *(route.body or ()))}
+
+    def spelled(text: str) -> str:
+        return _QUOTED_OR_WORD.sub(lambda m: names.get(m[0], m[0]), text)
+
+    error.message, error.hint = spelled(error.message), spelled(error.hint)
+    error.details["argument"] = error.argument = spelled(error.argument)
 
 
 def _check_project(ask: Ask) -> None:
@@ -148,7 +173,7 @@ def _memory(ask: Ask) -> Use:
 
 
 async def _set(ask: Ask, memory: AsyncMemory, arguments: Arguments) -> AsyncMemorySet:
-    key = decode_key(arguments.pop("partition"))
+    key = decode_key(arguments.pop("partition_key"))
     scope = arguments.pop("scope", "project")
     bound = await memory.bind(partition_key=key, scope=scope)
     return await bound.memory_set(ask.params["name"])
@@ -193,6 +218,10 @@ def _arguments(ask: Ask, route: Route) -> Arguments:
             name = min(twice)
             raise InvalidArgumentError(name, f"{name} is in the query and in the body")
         arguments |= given
+    if route.writes and "if-match" in ask.headers:
+        # Passed over, it would make a guarded write unguarded.
+        message = "If-Match is not read here; pass expectedRev or expectedHash"
+        raise InvalidArgumentError("If-Match", message, code="invalid-precondition")
     key = ask.headers.get("idempotency-key")
     if key is not None and route.writes:
         _name_request(route, arguments, key)
@@ -204,6 +233,7 @@ def _name_request(route: Route, arguments: Arguments, key: str) -> None:
     if not any(field.name == "requestId" for field in fields):
         message = "this route takes no Idempotency-Key"
         raise InvalidArgumentError("Idempotency-Key", message)
+    checked_request_id(key, "Idempotency-Key")
     if arguments.setdefault("request_id", key) != key:
         message = "Idempotency-Key and requestId are not the same"
         raise InvalidArgumentError(
@@ -342,7 +372,7 @@ async def _abort_condense(ask: Ask, _: Arguments) -> object:
 
 
 async def _sets(ask: Ask, arguments: Arguments) -> object:
-    key = decode_key(arguments.pop("partition"))
+    key = decode_key(arguments.pop("partition_key"))
     scope = arguments.pop("scope", "project")
     async with _memory(ask) as memory:
         bound = await memory.bind(partition_key=key, scope=scope)

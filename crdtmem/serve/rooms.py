@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from crdtmem.aio import AsyncMemory
 from crdtmem.errors import (
@@ -22,7 +22,6 @@ from crdtmem.errors import (
     StoreBusyError,
     StoreFullError,
 )
-from crdtmem.gateway import Accepted, Editing, Look, Offer
 from crdtmem.limits import (
     AWARENESS_OUT_S,
     EDITOR_PAUSE_S,
@@ -39,6 +38,9 @@ from crdtmem.protocol.editors import (
     UpdateOffered,
 )
 from crdtmem.views import headroom_of
+
+if TYPE_CHECKING:
+    from crdtmem.gateway import Accepted, Editing, Look, Offer
 
 __all__ = ["Member", "Room"]
 
@@ -77,7 +79,7 @@ class _Waiting(NamedTuple):
 
     member: Member
     update: UpdateOffered
-    offer: Offer
+    offer: "Offer"
 
 
 class Room:
@@ -100,7 +102,7 @@ class Room:
     def __init__(
         self,
         memory: AsyncMemory,
-        editing: Editing,
+        editing: "Editing",
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -171,6 +173,9 @@ class Room:
 
     def offer(self, member: Member, update: UpdateOffered, *, may_write: bool) -> None:
         """Put an update into the next commit."""
+        # Loads documents, which no page needs: the first editor has brought it in.
+        from crdtmem.gateway import Offer  # noqa: PLC0415 - see above
+
         offer = Offer(member.lane, update.update, update.is_first, may_write)
         self._queue.append(_Waiting(member, update, offer))
         self._bell.set()
@@ -255,7 +260,7 @@ class Room:
             self._settle(waiting, found, vector)
 
     def _settle(
-        self, waiting: list[_Waiting], found: list[Accepted], vector: bytes
+        self, waiting: list[_Waiting], found: "list[Accepted]", vector: bytes
     ) -> None:
         for each, result in zip(waiting, found, strict=True):
             each.member.settled(each.update, result.code, vector)
@@ -298,7 +303,7 @@ class Room:
             return False
         return self._clock() >= self._due_s(look) or not self.members
 
-    def _due_s(self, look: Look) -> float:
+    def _due_s(self, look: "Look") -> float:
         due = min(self._last_s + FOLD_QUIET_S, (self._typed_s or 0.0) + FOLD_TYPED_S)
         is_moved = look.slot is None or look.slot.rev != look.rev
         return min(due, self._folded_s + FOLD_MOVED_S) if is_moved else due
@@ -360,7 +365,7 @@ class Room:
         return await self._memory.call(lambda _: step())
 
 
-def _sides(look: Look | None) -> tuple[object, ...]:
+def _sides(look: "Look | None") -> tuple[object, ...]:
     """Return what a fold depends on."""
     slot = None if look is None else look.slot
     return look and look.n, slot and slot.lsn, slot and slot.quarantined

@@ -89,7 +89,10 @@ _SETTINGS = (
     Field("readOnly", "flag"),
     Field("appendOnly", "flag"),
 )
-_PARTITION = (Field("partition", is_required=True), _SCOPE)
+_PARTITION = (
+    Field("partition", is_required=True, argument="partition_key"),
+    _SCOPE,
+)
 _SEARCH = (
     Field("query", is_required=True),
     _LIMIT,

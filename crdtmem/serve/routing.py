@@ -1,14 +1,14 @@
 """What a row of the REST API's table is, and how a request finds its row."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from crdtmem.serve.answers import HttpError
+from crdtmem.serve.answers import Ask, HttpError
 
-__all__ = ["PREFIX", "Field", "Kind", "Route", "matched"]
+__all__ = ["PREFIX", "Field", "Kind", "Route", "check_right", "matched", "not_allowed"]
 
 PREFIX = "/api/v1"
 
@@ -136,18 +136,32 @@ def matched(
             return route, _decoded(found.groupdict())
         allowed.append(route.method)
     if allowed:
-        raise HttpError(
-            405,
-            "method-not-allowed",
-            f"this path takes no {method!a:.20}",
-            headers={"Allow": _methods(allowed)},
-        )
+        raise not_allowed(method, allowed)
     raise HttpError(404, "route-not-found", "there is nothing at this path")
 
 
-def _methods(allowed: Iterable[str]) -> str:
-    names = set(allowed)
-    return ", ".join(sorted(names | {"HEAD"} if "GET" in names else names))
+def check_right(ask: Ask) -> None:
+    """Refuse a write by who may only read, or where nobody writes.
+
+    Raises:
+        HttpError: ``permission-denied`` or ``store-read-only``.
+
+    """
+    if not ask.principal.may_write:
+        raise HttpError(403, "permission-denied", "this token may only read")
+    if ask.site.read_only:
+        raise HttpError(403, "store-read-only", "this server only shows the store")
+
+
+def not_allowed(method: str, allowed: Sequence[str]) -> HttpError:
+    """Return the refusal of a method at a path that takes others."""
+    names = {*allowed, "HEAD"} if "GET" in allowed else {*allowed}
+    return HttpError(
+        405,
+        "method-not-allowed",
+        f"this path takes no {method!a:.20}",
+        headers={"Allow": ", ".join(sorted(names))},
+    )
 
 
 def _decoded(segments: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import h11
 import uvicorn
@@ -34,9 +34,9 @@ from crdtmem.limits import (
     SERVE_PORTS_MAX,
 )
 from crdtmem.memory import Memory
-from crdtmem.serve.answers import Site
+from crdtmem.serve.answers import HttpError, Site, json_answer
 from crdtmem.serve.app import App, Parts
-from crdtmem.serve.guard import Rules
+from crdtmem.serve.guard import Rules, security_headers
 from crdtmem.serve.handles import Handles
 from crdtmem.serve.runfiles import (
     RunFile,
@@ -47,6 +47,7 @@ from crdtmem.serve.runfiles import (
 )
 from crdtmem.serve.session import Sessions
 from crdtmem.serve.tokens import Tokens
+from crdtmem.serve.turns import Receive, Scope, Send, Turn, send_whole
 from crdtmem.sync.board import Board, lanes_in
 from crdtmem.sync.thread import SyncThread
 
@@ -56,6 +57,7 @@ _ORIGIN = re.compile(
     r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?"
 )
 _FRAME_BYTES = 64 << 10
+_SECURITY = "".join(f"{k}: {v}\r\n" for k, v in security_headers()).encode()
 _TICKS = 20
 """Of a tenth of a second, from one look at what is seldom to be done to the next."""
 
@@ -130,6 +132,8 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
+        if len(self.connections) > SERVE_CONNECTIONS_MAX:
+            self.app = _turn_away
         self._expect()
 
     def data_received(self, data: bytes) -> None:
@@ -169,10 +173,27 @@ class _Connection(H11Protocol):
         if self._is_owed():
             self.transport.write(
                 b"HTTP/1.1 %d \r\nContent-Type: text/plain\r\nConnection: close\r\n"
-                b"X-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n\r\n%s"
-                % (status, len(text), text.encode())
+                b"%sContent-Length: %d\r\n\r\n%s"
+                % (status, _SECURITY, len(text), text.encode())
             )
         self.transport.close()
+
+
+async def _turn_away(scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer on a connection that is one too many."""
+    message = f"there are {SERVE_CONNECTIONS_MAX} connections already"
+    error = HttpError(503, "server-busy", message)
+    headers = {"Retry-After": "1", "Connection": "close"}
+    await send_whole(Turn(scope), json_answer(error.to_dict(), 503, headers), send)
+
+
+def _web_socket(**given: Any) -> asyncio.Protocol:
+    """Return the protocol of a WebSocket; most who look at pages open none."""
+    from uvicorn.protocols.websockets.websockets_sansio_impl import (  # noqa: PLC0415 - see above
+        WebSocketsSansIOProtocol,
+    )
+
+    return WebSocketsSansIOProtocol(**given)
 
 
 class _Server(uvicorn.Server):
@@ -278,6 +299,8 @@ async def _serve(
     try:
         token = site.sessions.invite()
         tell(Ready(f"{site.base}/login?t={token}", running))
+        # They are loaded while the browser is on its way.
+        asyncio.get_running_loop().call_soon(parts.pages)
         await server.serve(sockets=[listener])
     finally:
         run_file.close()
@@ -424,10 +447,10 @@ def _running(options: Options, site: Site, control: str) -> Running:
 
 def _config(options: Options, app: App) -> uvicorn.Config:
     certificate, key = options.tls or (None, None)
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         http=_Connection,
-        ws="websockets-sansio",
+        ws=cast("type[asyncio.Protocol]", _web_socket),
         ws_max_size=SERVE_BODY_BYTES + _FRAME_BYTES,
         ws_per_message_deflate=False,
         loop="asyncio",
@@ -437,12 +460,19 @@ def _config(options: Options, app: App) -> uvicorn.Config:
         server_header=False,
         proxy_headers=options.behind_proxy is not None,
         forwarded_allow_ips=options.behind_proxy,
-        limit_concurrency=SERVE_CONNECTIONS_MAX,
         h11_max_incomplete_event_size=SERVE_HEAD_BYTES,
         timeout_graceful_shutdown=int(SERVE_DRAIN_S),
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+    try:
+        # What cannot be used is told of before the address is.
+        config.load()
+    except OSError as exc:
+        why = f"{str(certificate)!a:.120} with {str(key)!a:.120}: {exc.strerror or exc}"
+        message = f"the certificate and its key cannot be used: {why}"
+        raise InvalidArgumentError("tls_cert", message) from exc
+    return config
 
 
 def _sync_thread(

@@ -7,14 +7,15 @@ holds a token, so nobody else may read it.
 import contextlib
 import json
 import os
-import ssl
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from crdtmem.errors import ServeNotRunningError
 from crdtmem.limits import SERVE_OPEN_FILE_S
 from crdtmem.store.flock import try_lock, unlock
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 __all__ = [
     "RunFile",
@@ -126,6 +127,9 @@ def invitation(running: Running, *, store: Path) -> str:
         ServeNotRunningError: If it does not answer.
 
     """
+    # A server that starts speaks to no other one.
+    from http.client import HTTPException  # noqa: PLC0415 - see above
+
     connection = _connection(running)
     host = f"127.0.0.1:{running.port}"
     headers = {"Authorization": f"Bearer {running.control}", "Host": host}
@@ -140,7 +144,10 @@ def invitation(running: Running, *, store: Path) -> str:
         connection.close()
 
 
-def _connection(running: Running) -> HTTPConnection:
+def _connection(running: Running) -> "HTTPConnection":
+    import ssl  # noqa: PLC0415 - as above
+    from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415 - as above
+
     if not running.is_tls:
         return HTTPConnection(running.address, running.port, timeout=_TIMEOUT_S)
     # The certificate names the public host. The port is this server's as long as it

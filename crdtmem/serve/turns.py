@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from crdtmem.limits import SERVE_BODY_BYTES, SERVE_BODY_S
+from crdtmem.limits import SERVE_BODY_BYTES, SERVE_BODY_S, SERVE_UNREAD_BYTES
 from crdtmem.serve.answers import (
     Answer,
     Ask,
@@ -98,20 +98,27 @@ async def body_of(head: Head, receive: Receive) -> bytes:
 
     """
     declared = head.one("content-length") or "0"
-    if declared.isdecimal() and int(declared[:12]) > SERVE_BODY_BYTES:
+    length = int(declared[:12]) if declared.isdecimal() else 0
+    # Who expects a word before the body is sent is told at once.
+    is_sent = head.one("expect") is None
+    if length > (SERVE_UNREAD_BYTES if is_sent else SERVE_BODY_BYTES):
         raise _too_large()
-    body = bytearray()
+    body, size = bytearray(), 0
     try:
         async with asyncio.timeout(SERVE_BODY_S):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise HttpError(400, "bad-request", "the body is not complete")
-                body += message.get("body", b"")
-                if len(body) > SERVE_BODY_BYTES:
-                    raise _too_large()
-                if not message.get("more_body", False):
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size <= SERVE_BODY_BYTES:
+                    body += piece
+                is_over = not message.get("more_body", False)
+                if is_over and max(size, length) <= SERVE_BODY_BYTES:
                     return bytes(body)
+                if is_over or size > SERVE_UNREAD_BYTES:
+                    raise _too_large()
     except TimeoutError as exc:
         message_ = f"the body did not arrive within {SERVE_BODY_S:.0f} s"
         raise HttpError(408, "request-timeout", message_) from exc

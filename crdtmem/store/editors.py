@@ -32,7 +32,6 @@ from crdtmem.store.write import Change, Transaction
 __all__ = [
     "EditorLogRow",
     "EditorRow",
-    "Rescued",
     "Run",
     "add_editor_row",
     "checked_editors",
@@ -45,11 +44,9 @@ __all__ = [
     "make_editor_doc",
     "mark_folded",
     "new_gid",
-    "rescued_texts",
     "save_blocked",
     "save_gid",
     "squash_editor_doc",
-    "unfolded_places",
     "write_runs",
 ]
 
@@ -104,14 +101,6 @@ class Run(NamedTuple):
     lane: str
     at_ms: int
     delta: Delta
-
-
-class Rescued(NamedTuple):
-    """The text of an editor that had another document."""
-
-    lane: str
-    at_ms: int
-    text: str
 
 
 def find_editor_doc(
@@ -420,18 +409,6 @@ def keep_rescued(
             )
 
 
-def rescued_texts(
-    connection: apsw.Connection, namespace: str, label: str
-) -> list[Rescued]:
-    """Return the texts that were rescued for a slot, newest first."""
-    rows = connection.execute(
-        "SELECT lane, at_ms, text FROM editor_rescue WHERE namespace = :namespace"
-        " AND label = :label ORDER BY rescue DESC",
-        {"namespace": namespace, "label": label},
-    )
-    return [Rescued(*row) for row in rows]
-
-
 def keep_damaged(transaction: Transaction, row: EditorRow) -> None:
     """Move what is left of a damaged editor doc into the quarantine."""
     connection = transaction.connection
@@ -453,21 +430,6 @@ def keep_damaged(transaction: Transaction, row: EditorRow) -> None:
         " WHERE editor = :editor ORDER BY n",
         values,
     )
-
-
-def unfolded_places(
-    connection: apsw.Connection, before_ms: int
-) -> list[tuple[str, str]]:
-    """Return namespace and label of the slots whose editors typed what they lack.
-
-    Only those into which nobody has typed since a moment.
-    """
-    rows = connection.execute(
-        "SELECT namespace, label FROM editor_doc WHERE n > n_folded"
-        " AND touched_ms <= :before ORDER BY namespace, label",
-        {"before": before_ms},
-    )
-    return [(namespace, label) for namespace, label in rows]
 
 
 def checked_editors(

@@ -1,7 +1,8 @@
-"""Slot rows: reads end here and never load a document."""
+"""Slot rows, and what editors left: reads end here and never load a document."""
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 import apsw
 
@@ -12,6 +13,7 @@ from crdtmem.store.pending import mark_pending
 from crdtmem.store.rows import SlotRow
 
 __all__ = [
+    "Rescued",
     "changed_since",
     "empty_slot",
     "find_slot",
@@ -19,9 +21,19 @@ __all__ = [
     "lanes_of_slots",
     "namespaces",
     "quarantine_slot",
+    "rescued_texts",
     "save_slot",
     "slots_of",
+    "unfolded_places",
 ]
+
+
+class Rescued(NamedTuple):
+    """The text of an editor that had another document."""
+
+    lane: str
+    at_ms: int
+    text: str
 
 
 def empty_slot(namespace: str, label: str, now_ms: int) -> SlotRow:
@@ -157,3 +169,30 @@ def namespaces(connection: apsw.Connection) -> list[tuple[str, int, int]]:
         " GROUP BY namespace ORDER BY namespace"
     )
     return [(str(name), int(count), int(newest)) for name, count, newest in rows]
+
+
+def rescued_texts(
+    connection: apsw.Connection, namespace: str, label: str
+) -> list[Rescued]:
+    """Return the texts that were rescued for a slot, newest first."""
+    rows = connection.execute(
+        "SELECT lane, at_ms, text FROM editor_rescue WHERE namespace = :namespace"
+        " AND label = :label ORDER BY rescue DESC",
+        {"namespace": namespace, "label": label},
+    )
+    return [Rescued(*row) for row in rows]
+
+
+def unfolded_places(
+    connection: apsw.Connection, before_ms: int
+) -> list[tuple[str, str]]:
+    """Return namespace and label of the slots whose editors typed what they lack.
+
+    Only those into which nobody has typed since a moment.
+    """
+    rows = connection.execute(
+        "SELECT namespace, label FROM editor_doc WHERE n > n_folded"
+        " AND touched_ms <= :before ORDER BY namespace, label",
+        {"before": before_ms},
+    )
+    return [(namespace, label) for namespace, label in rows]

@@ -36,12 +36,7 @@ from crdtmem.limits import (
     INDEX_PENDING_ROWS,
     STORE_LOCK_S,
 )
-from crdtmem.store.connection import (
-    Durability,
-    connect,
-    mapped_errors,
-    store_error_of,
-)
+from crdtmem.store.connection import Durability, connect, mapped_errors, store_error_of
 from crdtmem.store.lock import StoreLock
 from crdtmem.store.pending import is_indexing_due
 from crdtmem.store.placement import (
@@ -172,8 +167,14 @@ class Store:
 
     @contextmanager
     def snapshot(self) -> Iterator[apsw.Connection]:
-        """Give the connection in one read transaction: all statements see one state."""
+        """Give the connection in one read transaction: all statements see one state.
+
+        Within another one it is that one.
+        """
         with self.reading() as connection:
+            if connection.in_transaction:
+                yield connection
+                return
             connection.execute("BEGIN")
             try:
                 yield connection
@@ -386,9 +387,7 @@ class Store:
         self._index_at_changes = connection.total_changes() + INDEX_PENDING_ROWS
 
     def _index_some(self, connection: apsw.Connection) -> None:
-        from crdtmem.store.indexing import (  # noqa: PLC0415 - for who is due
-            index_batch,
-        )
+        from crdtmem.store.indexing import index_batch  # noqa: PLC0415 - for who is due
 
         with connection:
             index_batch(connection, INDEX_BATCH_ROWS)

@@ -107,6 +107,7 @@ def test_a_server_that_only_shows_makes_no_store(run, served, home):
         (["--port", "70000"], "port must be between 0 and 65535"),
         (["--tls-cert", "c"], "belong together"),
         (["unit"], "'systemd' or 'launchd'"),
+        (["unit", "systemd", "--read-only"], "takes no options of a server"),
         (["--only-project", "global"], "project must not be 'global'"),
     ],
 )
@@ -192,7 +193,10 @@ def test_without_a_display_it_says_how_to_get_there(run, served, home, monkeypat
 def test_a_unit_starts_the_server_by_an_absolute_path(run, home, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: "/opt/a b/crdtmem")
     unit = ConfigParser(interpolation=None)
-    unit.read_string(run("serve", "unit", "systemd").out)
+    text = run("serve", "unit", "systemd").out
+    unit.read_string(text)
+    told = json.loads(run("serve", "unit", "systemd", "--json").out)
+    assert told == {"system": "systemd", "unit": text}
     plist = plistlib.loads(run("serve", "unit", "launchd").out.encode())
     store = str(home / "store.sqlite")
 

@@ -135,7 +135,10 @@ class Desk:
             self.tokens,
             parts
             or Parts(
-                PAGES, {"app.js": ("text/javascript", b"1;")}, error_page, open_socket
+                lambda: PAGES,
+                {"app.js": ("text/javascript", b"1;")},
+                error_page,
+                open_socket,
             ),
             is_agentmemory_open=given.get("agentmemory_open", False),
             log_json=given.get("log_json", False),

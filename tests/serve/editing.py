@@ -7,7 +7,7 @@ from pycrdt import Doc, Text
 
 from crdtmem.gateway import Offer
 from crdtmem.scope import namespace_of
-from crdtmem.store.editors import rescued_texts
+from crdtmem.store.slots import rescued_texts
 
 __all__ = ["Editor", "changed_text", "rescued", "settled"]
 

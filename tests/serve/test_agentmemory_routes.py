@@ -38,6 +38,8 @@ async def test_the_functions_answer_with_their_statuses(tmp_path):
     assert "exceed sizeLimit" in long.json["error"]
     assert len(tools.json["tools"]) >= 8
     assert (lost.status, other.status) == (404, 405)
+    assert other.headers["allow"] == "DELETE, GET, HEAD, POST"
+    assert other.json["code"] == "method-not-allowed"
 
 
 @pytest.mark.requirement("serve-15")
@@ -49,8 +51,11 @@ async def test_a_lane_is_the_name_of_the_token(tmp_path):
         anonymous = await server.json("GET", "/agentmemory/slots", token=None)
         with server.memory() as memory:
             lanes = {entry.lane for entry in memory.audit(label="notes")}
+        server.site.read_only = True
+        shut = await server.json("POST", "/agentmemory/slot", SLOT, token=WRITE)
 
     assert lanes == {"wim"}
+    assert (shut.status, shut.json["code"]) == (403, "store-read-only")
     assert refused.json["code"] == "permission-denied"
     assert (anonymous.status, anonymous.json["success"]) == (401, False)
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 
 from crdtmem.errors import StoreBusyError
-from crdtmem.limits import SERVE_BODY_BYTES
+from crdtmem.limits import SERVE_BODY_BYTES, SERVE_UNREAD_BYTES
 from crdtmem.serve.answers import PageRoute
 from crdtmem.serve.routes import ROUTES
 from crdtmem.serve.routing import Route
@@ -97,10 +97,22 @@ async def test_a_body_that_is_too_large_or_is_cut_is_refused(tmp_path):
         big = await server.ask(
             "POST", "/api/v1/doctor/repair", body=b" " * (SERVE_BODY_BYTES + 1)
         )
+        # What cannot be read is refused although more is announced.
+        waits = {"expect": "100-continue", **declared}
+        asked = await server.json("POST", "/api/v1/doctor/repair", headers=waits)
+        huge = {"content-length": str(SERVE_UNREAD_BYTES + 1)}
+        unread = await server.json("POST", "/api/v1/doctor/repair", headers=huge)
+        piece = {
+            "type": "http.request",
+            "body": b" " * (SERVE_UNREAD_BYTES // 2 + 1),
+            "more_body": True,
+        }
+        endless = await answer_to(server, [piece, piece])
         cut = await answer_to(server, [{"type": "http.disconnect"}])
 
     assert (said.status, said.code) == (413, "body-too-large")
     assert (big.status, big.code) == (413, "body-too-large")
+    assert (asked.status, unread.status, endless) == (413, 413, 413)
     assert cut == 400
 
 
@@ -426,6 +438,21 @@ async def test_readiness_ends_when_the_server_drains(tmp_path):
     told = {"status": "failing", "storeMs": None, "error": "store-busy"}
     assert failing.json == told
     assert after.json["status"] == "stopping"
+
+
+async def test_programs_are_told_in_their_language_what_there_is_instead(tmp_path):
+    async with desk(tmp_path) as server:
+        for path in ("/livez", "/readyz", "/login", "/static/app.js"):
+            reply = await server.ask("POST", path, token=None)
+            assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
+        for path in ("/api", "/api/v1", "/api/v2/status", "/yjs/desk/notes"):
+            reply = await server.ask("GET", path)
+            assert (reply.status, reply.code) == (404, "route-not-found")
+        unknown = await server.ask("GET", "/api/v1/openapi.json?version=2")
+        nobody = await server.ask("GET", "/api/v1/status", token="nobody")
+
+    assert (unknown.status, unknown.code) == (400, "invalid-argument")
+    assert (nobody.status, nobody.headers["www-authenticate"]) == (401, "Bearer")
 
 
 @pytest.mark.requirement("serve-4")

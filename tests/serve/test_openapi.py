@@ -13,10 +13,11 @@ from pydantic import TypeAdapter
 
 from crdtmem.limits import SERVE_BODY_BYTES
 from crdtmem.partition import encode_key
-from crdtmem.serve.openapi import REFUSALS, document
+from crdtmem.serve.openapi import REFUSALS, document, example_of
 from crdtmem.serve.routes import ROUTES
 from crdtmem.serve.routing import PREFIX
-from tests.serve.desk import desk
+from crdtmem.serve.session import csrf_of
+from tests.serve.desk import ORIGIN, desk
 
 EXAMPLES = 500 if os.environ.get("TEST_PROFILE") == "campaign" else 8
 REQUESTS = 12
@@ -90,6 +91,7 @@ def check(route, reply):
     else:
         assert set(reply.json) == {"error"}
         assert {"code", "message", "details"} <= set(reply.json["error"])
+        assert "_" not in reply.json["error"]["details"].get("argument", "")
 
 
 @pytest.mark.requirement("serve-14")
@@ -167,3 +169,61 @@ async def test_the_document_is_served(tmp_path):
         reply = await server.ask("GET", f"{PREFIX}/openapi.json")
 
     assert reply.json["info"] == {"title": "crdtmem", "version": "1.2.3"}
+    schemes = reply.json["components"]["securitySchemes"]
+    assert schemes["cookie"]["name"] == server.app.cookie_name
+
+
+@pytest.mark.requirement("serve-14")
+async def test_what_writes_by_cookie_needs_the_headers_that_the_document_names(
+    tmp_path,
+):
+    async with desk(tmp_path) as server:
+        cookie = await server.sign_in()
+        csrf = csrf_of(cookie.partition("=")[2])
+        by_cookie = {"cookie": cookie, "origin": ORIGIN}
+        for route in ROUTES:
+            told = document("1")["paths"][route.path][route.method.lower()]
+            is_open = "security" not in told
+            assert is_open or told["security"][1] == {"cookie": [], "csrf": []}
+            if route.name == "events":
+                continue
+            target = re.sub(r"\{[a-z]+\}", "desk", route.pattern)
+            refused = await server.json(
+                route.method, target, headers=by_cookie, token=None
+            )
+            both = by_cookie | {"x-csrf-token": csrf}
+            passed = await server.json(route.method, target, headers=both, token=None)
+            assert (refused.status == 403) is not is_open, route.name
+            assert passed.status != 403, route.name
+
+
+@pytest.mark.requirement("serve-14")
+async def test_every_example_of_the_document_is_understood(tmp_path):
+    async with desk(tmp_path) as server:
+        for route in ROUTES:
+            if route.name == "events":
+                continue
+            told = document("1")["paths"][route.path][route.method.lower()]
+            given = {p["name"]: p for p in told["parameters"] if "example" in p}
+            target = route.pattern
+            for name in re.findall(r"\{([a-z]+)\}", target):
+                target = target.replace("{" + name + "}", given[name]["example"])
+            pairs = [
+                (f.name, in_query("text" if f.kind == "lines" else f.kind, example))
+                for f in route.query
+                if (example := example_of(route, f.name)) is not None
+            ]
+            body = None
+            if route.body is not None:
+                content = told["requestBody"]["content"]["application/json"]
+                body = content["example"]
+                assert None not in [
+                    e
+                    for f in content["schema"]["properties"].values()
+                    for e in f["examples"]
+                ]
+            reply = await server.json(
+                route.method, f"{target}?{urlencode(pairs)}", body
+            )
+            assert reply.status != 400, (route.name, reply.body)
+            check(route, reply)

@@ -259,6 +259,12 @@ async def test_a_reader_is_offered_no_form_that_writes(tmp_path):
             actions = {f.action for f in page.forms if f.method == "post"}
             assert actions == {"/theme", "/logout"}, path
             assert "Read only" in page.text
+        changes = [
+            slot_at("notes", n) for n in ("edit", "append", "settings", "delete")
+        ]
+        for path in ("/p/desk/new", *changes):
+            page = await visitor.get(path, status=403)
+            assert "store-read-only" in page.text
 
 
 def seed_set(memory):

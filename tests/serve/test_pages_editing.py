@@ -144,6 +144,8 @@ async def test_a_new_slot_is_made_or_refused_with_what_was_typed(tmp_path):
         assert "invalid-label" in page.text
         assert kept.fields["content"] == "text\n"
         assert kept.fields["scope"] == "global"
+        page = await visitor.send(kept, status=400, label="label", scope="all")
+        assert "invalid-scope" in page.text
         page = await visitor.send(kept, label="label", description="for <all>")
         assert "The slot is there." in page.text
         assert "for <all>" in page.text
@@ -163,6 +165,20 @@ async def test_an_append_is_refused_with_what_was_typed(tmp_path):
             assert page.form("/append").fields["text"] == "much too long"
             assert "size-limit-exceeded" in page.text
             assert memory.slot("notes").read().size == 95
+
+
+async def test_a_text_for_a_slot_that_is_gone_is_shown_to_copy_from(tmp_path):
+    async with visited(tmp_path) as (served, visitor):
+        with served.memory() as memory:
+            memory.create("notes", "one")
+            typed = {"edit": "content", "append": "text"}
+            forms = {name: await opened(visitor, name) for name in typed}
+            memory.delete("notes")
+        for name, field in typed.items():
+            page = await visitor.send(forms[name], status=404, **{field: "mine <b>"})
+
+            assert "slot-not-found" in page.text
+            assert "mine &lt;b&gt;" in page.html
 
 
 @pytest.mark.requirement("serve-11")
@@ -187,8 +203,12 @@ async def test_settings_that_changed_are_set_and_no_others(tmp_path):
                 True,
                 False,
             )
-            page = await visitor.send(form, status=400, size_limit="many")
+            typed = {"description": "d", "size_limit": "many", "read_only": "on"}
+            page = await visitor.send(form, status=400, pinned=None, **typed)
             assert "size_limit must be a number" in page.text
+            kept = page.form("/settings").fields
+            assert {n: kept[n] for n in typed} == typed
+            assert "pinned" not in kept
             links = (await visitor.get(slot_at("notes"))).links
             assert slot_at("notes", "edit") not in links
             slot.set_meta(read_only=True)

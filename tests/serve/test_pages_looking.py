@@ -2,14 +2,16 @@
 
 import pytest
 
+from crdtmem.errors import InvalidArgumentError
 from crdtmem.mirror.mirror import Mirror
 from crdtmem.models import UNSET
-from crdtmem.serve.answers import Ask, Principal
+from crdtmem.serve.answers import Ask, Principal, html
 from crdtmem.serve.markup import h
 from crdtmem.serve.pages import layout
-from crdtmem.serve.pages.layout import Visit, times
+from crdtmem.serve.pages.layout import Visit, form, route, times
 from crdtmem.serve.pages.places import lane_tag
 from crdtmem.serve.pages.search import hits_shown
+from crdtmem.serve.session import csrf_of
 from crdtmem.sets.values import ItemConflict
 from crdtmem.store.lease import Lease, lease_path_for
 from crdtmem.store.link_status import save_notes
@@ -139,6 +141,9 @@ async def test_items_are_added_changed_deleted_and_brought_back(filled):
 
     history = await visitor.send(item.form("/delete"))
     assert not target.get(["a"]).items
+    gone = await visitor.send(item.form("/update"), status=404, text="mine <b>")
+    assert "item-not-found" in gone.text
+    assert "mine &lt;b&gt;" in gone.html
     assert "Undo rev" in history.text.replace("\n", "") or history.forms
     back = await visitor.send(history.form("/undo"))
     assert "with milk" in back.text
@@ -331,7 +336,7 @@ async def test_a_search_tells_what_it_could_not_do(site):
     hit = found.hits[0].replaced(line=UNSET)
     ask = Ask("GET", "/", {}, {}, {}, b"", {}, NOBODY, "", served.site)
     result = found.replaced(hits=(hit,), more=True, semantic="partial", degraded=True)
-    shown = str(h("div", None, hits_shown(Visit(ask, memory, (), (b"", 0)), result)))
+    shown = str(h("div", None, hits_shown(Visit(ask, memory, ()), result)))
 
     assert "1 found, and there is more · by meaning, too: partial" in shown
     assert "the index is damaged" in shown
@@ -356,24 +361,132 @@ async def test_cookies_decide_theme_and_keys(site):
         assert (root.get("data-theme"), root.get("data-keys")) == (theme, keys)
 
 
-async def test_a_part_that_is_kept_is_never_older_than_the_last_write(site):
-    _, visitor, memory = site
+@pytest.fixture
+def time_stands(monkeypatch):
+    """Have no page made anew because its time is up."""
+    monkeypatch.setattr(layout, "SERVE_KEPT_S", 1e9)
+
+
+@pytest.mark.usefixtures("time_stands")
+async def test_a_page_that_is_kept_is_never_older_than_the_last_write(site):
+    served, visitor, memory = site
     memory.create("notes", "one")
-    for number in range(3):
+    for number, write in enumerate(("elsewhere", "here", "elsewhere", "anew")):
         before = await visitor.get(slot_at("notes"))
         again = await visitor.get(slot_at("notes"))
-        memory.slot("notes").append(f"line {number}")
+        if write == "here":
+            await visitor.send(again.form("/append"), text=f"line {number}")
+        else:
+            memory.slot("notes").append(f"line {number}")
+        if write == "anew":
+            # A new connection counts from the beginning, as the one before it did.
+            await served.site.handles.close()
         after = await visitor.get(slot_at("notes"))
 
         assert f"line {number}" not in before.text + again.text
         assert f"line {number}" in after.text
 
 
-@pytest.mark.parametrize("bound", ["SERVE_SHARED_CHARS", "SERVE_SHARED_MAX"])
-async def test_parts_are_kept_within_bounds(site, monkeypatch, bound):
-    _, visitor, memory = site
+@pytest.mark.requirement("serve-4")
+@pytest.mark.requirement("serve-9")
+@pytest.mark.usefixtures("time_stands")
+async def test_no_two_answers_have_a_form_in_common(site):
+    served, visitor, memory = site
+    memory.create("notes", "one")
+    other = Visitor(served, await served.sign_in())
+    mine = [await visitor.get(slot_at("notes")) for _ in range(2)]
+    others = await other.get(slot_at("notes"))
+
+    for who, pages in ((visitor, mine), (other, [others])):
+        sent = [f.fields for page in pages for f in page.forms if f.method == "post"]
+        assert {f["csrf"] for f in sent} == {csrf_of(who.cookie.partition("=")[2])}
+    for number, page in enumerate([*mine, mine[0]]):
+        await visitor.send(page.form("/append"), text=f"line {number % 2}")
+    await visitor.send(others.form("/append"), status=403)
+    await other.send(others.form("/append"), text="line 2")
+    assert memory.slot("notes").read().content == "one\nline 0\nline 1\nline 2"
+    undo = (await visitor.get(slot_at("notes", "history"))).forms
+    numbers = [f.fields["request_id"] for f in undo if "request_id" in f.fields]
+    assert len(set(numbers)) == len(numbers) > 1
+
+
+class Counted:
+    """A page that is kept, and how often it was made."""
+
+    def __init__(self, served):
+        self.count = 0
+        self.route = route("GET", "/p/{project}/x", self._made, ("q",), kept=True)
+        self.ask = Ask(
+            *("GET", "/p/desk/x", {"project": "desk"}, {}, {}, b"", {}),
+            Principal("ana", "web:ana", may_write=True, session_id="1"),
+            *("c" * 64, served.site),
+        )
+
+    def _made(self, visit):
+        self.count += 1
+        if "bad" in visit.ask.query:
+            raise InvalidArgumentError("bad", "it is bad")
+        return html(form(visit, "/x"))
+
+    async def made(self, **otherwise):
+        """Return how often it is made when it is asked for once more."""
+        before = self.count
+        await self.route.answer(self.ask._replace(**otherwise))
+        return self.count - before
+
+
+@pytest.fixture
+def counted(site, time_stands):
+    """Give a page that is kept."""
+    return Counted(site[0])
+
+
+async def test_a_page_is_made_once_for_all_for_whom_it_looks_the_same(
+    site, counted, monkeypatch
+):
+    served, _, memory = site
+    page, who = counted, counted.ask.principal
+    assert await page.made() == 1
+    for same in (
+        {"csrf": "d" * 64},
+        {"headers": {"cookie": "crdtmem_8790=secret", "user-agent": "x"}},
+        {"principal": who._replace(session_id="2")},
+    ):
+        assert await page.made(**same) == 0, same
+    for other in (
+        {"query": {"q": "1"}},
+        {"query": {"part": "slots"}},
+        {"params": {"project": "desk", "label": "x"}},
+        {"headers": {"cookie": "crdtmem_theme=dark"}},
+        {"headers": {"cookie": "crdtmem_keys=off"}},
+        {"principal": who._replace(lane="web:eve")},
+        {"principal": who._replace(may_write=False)},
+        {"principal": who._replace(session_id=None, token_id="t")},
+    ):
+        assert [await page.made(**other) for _ in range(2)] == [1, 0], other
+    for name in ("editors_in", "presence_in"):
+        told = [{"label": "notes", "scope": "project", "editors": []}]
+        monkeypatch.setattr(served.site, name, lambda namespace, told=told: told)
+        assert [await page.made() for _ in range(2)] == [1, 0], name
+    assert await Counted(served).made() == 1
+    memory.create("notes", "one")
+    assert [await page.made() for _ in range(2)] == [1, 0]
+    monkeypatch.setattr(layout, "SERVE_KEPT_S", 1e-9)
+    assert [await page.made() for _ in range(2)] == [1, 1]
+
+
+async def test_what_is_not_all_in_the_store_is_not_kept(counted):
+    assert [await counted.made(query={"part": "sync"}) for _ in range(2)] == [1, 1]
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="it is bad"):
+            await counted.made(query={"bad": "1"})
+    assert counted.count == 4
+
+
+@pytest.mark.parametrize("bound", ["SERVE_KEPT_BYTES", "SERVE_KEPT_MAX"])
+async def test_pages_are_kept_within_bounds(counted, monkeypatch, bound):
     monkeypatch.setattr(layout, bound, 1)
-    for label in ("one", "two"):
-        memory.create(label, f"text of {label}")
-        assert f"text of {label}" in (await visitor.get(slot_at(label))).text
-    assert "text of one" in (await visitor.get(slot_at("one"))).text
+
+    for _ in range(2):
+        for q in ("one", "two"):
+            assert await counted.made(query={"q": q}) == 1

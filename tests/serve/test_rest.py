@@ -74,6 +74,17 @@ async def test_a_guard_in_the_body_of_a_delete_is_not_passed_over(server):
     assert left.json["content"] == "one\ntwo"
 
 
+async def test_a_guard_in_a_header_is_not_passed_over(server):
+    await created(server)
+    guard = {"headers": {"if-match": '"7-x"'}}
+    refused = await server.json("POST", f"{NOTES}/append", {"text": "x"}, **guard)
+    read = await server.json("GET", NOTES, **guard)
+
+    assert (refused.status, refused.code) == (400, "invalid-precondition")
+    assert "expectedRev" in refused.json["error"]["message"]
+    assert read.json["content"] == "one\ntwo"
+
+
 async def test_each_way_to_write_is_a_route(server):
     await created(server)
     edited = await server.json(
@@ -266,6 +277,48 @@ async def test_arguments_are_refused_where_they_do_not_belong(server):
     assert "takes no Idempotency-Key" in unnamed.json["error"]["message"]
     assert ignored.status == 200
     assert (project.status, path.status, wait.status) == (400, 404, 400)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "sent", "value"),
+    [
+        ("POST", "/slots", {"label": "a", "sizeLimit": 0}, "sizeLimit", "not 0"),
+        ("POST", "/slots", {"label": "a", "requestId": ""}, "requestId", "not ''"),
+        ("GET", "/slots/notes/diff?from=-1", None, "from", "be -1"),
+        ("GET", "/context?budgetTokens=1", None, "budgetTokens", "not 1"),
+        ("GET", "/changes?excludeLane=%00", None, "excludeLane", "not '\\x00'"),
+        ("GET", "/sets?partition=expires_in", None, "partition", "not 'expires_in'"),
+        ("POST", "/slots/notes/condense", {"expiresIn": 0}, "expiresIn", "not 0"),
+    ],
+)
+async def test_a_refusal_names_what_was_sent(server, method, path, body, sent, value):
+    reply = await server.json(method, f"{P}{path}", body)
+    error = reply.json["error"]
+
+    assert (reply.status, error["details"]["argument"]) == (400, sent)
+    assert error["message"].startswith(f"{sent} ")
+    assert error["message"].endswith(value)
+
+
+async def test_what_a_refusal_quotes_stays_as_it_was_sent(server):
+    await created(server)
+    both = await server.json(
+        "POST", f"{NOTES}/replace", {"content": "", "baseRev": 1, "expectedRev": 1}
+    )
+    mode = await server.json("GET", f"{P}/audit?lane=%00'before_%00")
+    named = {"headers": {"idempotency-key": "a b"}}
+    key = await server.json("POST", f"{NOTES}/append", {"text": "x"}, **named)
+    blank = {"headers": {"crdtmem-lane": " "}}
+    lane = await server.json("POST", f"{NOTES}/append", {"text": "x"}, **blank)
+    snake = await server.json("POST", f"{NOTES}/append", {"text": "", "base_rev": 1})
+
+    assert snake.json["error"]["details"]["argument"] == "base_rev"
+    assert both.json["error"]["message"] == (
+        "baseRev merges and cannot be joined with expectedRev or expectedHash"
+    )
+    assert mode.json["error"]["message"].endswith('before_\\x00"')
+    assert key.json["error"]["message"].startswith("Idempotency-Key must be 1 to 128")
+    assert lane.json["error"]["message"].startswith("Crdtmem-Lane must be 1 to 128")
 
 
 async def test_a_handle_that_is_busy_is_to_be_asked_again(server, monkeypatch):

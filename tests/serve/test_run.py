@@ -7,6 +7,8 @@ import signal
 import socket
 import ssl
 import stat
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +27,7 @@ from crdtmem.errors import (
 from crdtmem.limits import SERVE_PORT, SERVE_PORTS_MAX
 from crdtmem.serve.app import Parts
 from crdtmem.serve.parts import make_parts as real_parts
-from crdtmem.serve.run import Background, Options, bound_socket, serve
+from crdtmem.serve.run import Background, Options, Ready, bound_socket, serve
 from crdtmem.serve.runfiles import folder_for, invitation, running_servers
 from tests.serve.desk import (
     PAGES,
@@ -62,7 +64,7 @@ def make_parts(_site):
     async def drain():
         raise TimeoutError
 
-    return Parts(PAGES, {}, error_page), drain
+    return Parts(lambda: PAGES, {}, error_page), drain
 
 
 def while_served(folder, act, **options):
@@ -200,6 +202,46 @@ def test_a_head_is_bounded_in_size_and_time(tmp_path, monkeypatch):
     assert idle.startswith(b"HTTP/1.1 200 ")
     assert second.startswith(b"HTTP/1.1 408 ")
     assert torn == endless == b""
+    for answer in (long, whole, bad, slow, second):
+        assert b"content-security-policy: default-src 'none'" in answer.lower()
+
+
+@pytest.mark.requirement("serve-1")
+@pytest.mark.requirement("serve-26")
+def test_one_connection_too_many_and_a_body_that_a_stop_cuts_off_are_told(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("crdtmem.serve.run.SERVE_CONNECTIONS_MAX", 1)
+    monkeypatch.setattr("crdtmem.serve.run.SERVE_DRAIN_S", 0.0)
+
+    def act(ready):
+        place = "127.0.0.1", ready.running.port
+        first = socket.create_connection(place, timeout=PATIENCE_S)
+        first.sendall(
+            b"POST /api/v1/projects/desk/slots HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+            b"Authorization: Bearer %s\r\nContent-Length: 20\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+            % (ready.running.port, ready.running.control.encode())
+        )
+        # It is sent when the body is asked for.
+        assert first.recv(65_536).startswith(b"HTTP/1.1 100 ")
+        return first, told_on(socket.create_connection(place, timeout=PATIENCE_S))
+
+    def told_on(peer):
+        with peer, peer.makefile("rwb") as stream:
+            stream.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            stream.flush()
+            return stream.read()
+
+    first, turned_away = while_served(tmp_path, act)
+    with first, first.makefile("rb") as stream:
+        stopped = stream.read()
+
+    for answer, code in ((turned_away, b"server-busy"), (stopped, b"server-stops")):
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert code in answer
+        assert b"content-security-policy: default-src 'none'" in answer
+        assert b"retry-after: 1\r\n" in answer.lower()
 
 
 @pytest.mark.requirement("serve-27")
@@ -275,6 +317,16 @@ def test_a_bad_token_file_stops_the_start(tmp_path):
         serve(Options(token_file=path), background(tmp_path), make_parts, print)
 
 
+def test_a_certificate_that_is_none_is_told_of_before_any_address(tmp_path):
+    pair = tmp_path / "cert.pem", tmp_path / "key.pem"
+    told: list[Ready] = []
+
+    with pytest.raises(InvalidArgumentError, match=r"cert\.pem.*No such") as caught:
+        serve(Options(port=0, tls=pair), background(tmp_path), make_parts, told.append)
+
+    assert (caught.value.exit_status, told) == (2, [])
+
+
 def test_a_public_server_speaks_tls_and_is_asked_by_its_name(tmp_path):
     authority = trustme.CA()
     made = authority.issue_cert("memory.example")
@@ -338,5 +390,19 @@ async def test_the_parts_are_put_together_and_drained(tmp_path):
         parts, drain = real_parts(server.site)
         await drain()
 
-    assert ("GET", "/") in {(page.method, page.pattern) for page in parts.pages}
+    assert ("GET", "/") in {(page.method, page.pattern) for page in parts.pages()}
     assert parts.static
+
+
+@pytest.mark.process
+def test_a_server_starts_without_what_only_pages_and_editors_need():
+    script = "import crdtmem.serve.parts, crdtmem.serve.run, sys; print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+    slow = {"crdtmem.gateway", "crdtmem.serve.pages", "pycrdt", "websockets"}
+    assert not slow & set(ended.stdout.split())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import crdtmem
-from crdtmem.store.editors import unfolded_places
+from crdtmem.store.slots import unfolded_places
 from tests.conftest import PROFILE
 from tests.scratch import scratch
 from tests.serve.desk import PATIENCE_S, PROJECT, WRITE, token_file

@@ -146,7 +146,7 @@ class Visitor:
 @asynccontextmanager
 async def visited(folder, **how):
     """Give a server, and a visitor of it."""
-    parts = Parts(PAGES, STATIC, error_page)
+    parts = Parts(lambda: PAGES, STATIC, error_page)
     async with desk(folder, parts=parts, **how) as served:
         yield served, Visitor(served, await served.sign_in())
 

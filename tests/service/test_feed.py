@@ -177,7 +177,7 @@ def test_a_malformed_cursor_is_refused(memory, refusal, cursor):
         ({"limit": 1001}, "limit"),
         ({"limit": None}, "limit"),
         ({"scope": "all"}, "scope"),
-        ({"exclude_lane": ""}, "lane"),
+        ({"exclude_lane": ""}, "exclude_lane"),
         ({"wait": -1}, "wait"),
         ({"wait": 61}, "wait"),
         ({"wait": None}, "wait"),

@@ -15,11 +15,10 @@ from crdtmem.store.editors import (
     make_editor_doc,
     mark_folded,
     new_gid,
-    rescued_texts,
     save_blocked,
-    unfolded_places,
     write_runs,
 )
+from crdtmem.store.slots import rescued_texts, unfolded_places
 from tests.store.writes import NAMESPACE, append, create, damage, slot, texts, value
 
 

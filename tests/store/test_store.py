@@ -217,9 +217,11 @@ def test_a_snapshot_is_one_state_whatever_is_written_meanwhile(store, folder):
     with store.snapshot() as connection:
         before = connection.execute("SELECT file FROM slot").get
         append(other, "plan", "two")
-        again = connection.execute("SELECT file FROM slot").get
+        with store.snapshot() as nested:
+            again = nested.execute("SELECT file FROM slot").get
+        at_last = connection.execute("SELECT file FROM slot").get
 
-    assert (before, again) == ("one\n", "one\n")
+    assert (before, again, at_last) == ("one\n", "one\n", "one\n")
     assert texts(store) == {"plan": "one\ntwo\n"}
     other.close()
 

@@ -14,7 +14,7 @@ from crdtmem.compat.agentmemory.functions import AgentMemorySlots, failure
 from crdtmem.compat.agentmemory.tools import TOOLS, function_of
 from crdtmem.errors import CrdtmemError
 
-__all__ = ["BODY_BYTES", "PREFIX", "respond"]
+__all__ = ["BODY_BYTES", "PREFIX", "methods_at", "respond"]
 
 PREFIX = "/agentmemory"
 """What every path begins with."""
@@ -95,6 +95,12 @@ def respond(
         return exc.answer
     except CrdtmemError as exc:
         return _STATUSES.get(exc.code, exc.http_status), failure(exc)
+
+
+def methods_at(path: str) -> list[str]:
+    """Return the methods that a path takes; none if there is no such path."""
+    routes = _ROUTES.keys() | _TOOL_ROUTES
+    return [method for method, inner in routes if f"{PREFIX}{inner}" == path]
 
 
 def _require_token(headers: Mapping[str, str], token: str | None) -> None:

@@ -1,10 +1,12 @@
 """The forms that change a slot: edit, append, new, settings, delete."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from crdtmem.doc.text_form import units_of
-from crdtmem.errors import CrdtmemError
+from crdtmem.errors import CrdtmemError, SlotNotFoundError, SlotQuarantinedError
 from crdtmem.models import UNSET, SlotView, Unset, WriteResult
+from crdtmem.scope import parse_scope
 from crdtmem.serve.answers import Answer, see_other, status_of
 from crdtmem.serve.forms import (
     area,
@@ -27,13 +29,14 @@ from crdtmem.serve.pages.layout import (
     route,
 )
 from crdtmem.serve.pages.places import lane_tag, meter, place_of, slot_path
-from crdtmem.serve.pages.refusal import refusal
+from crdtmem.serve.pages.refusal import refusal, set_aside
 from crdtmem.serve.text import inline
 from crdtmem.slot import Slot
 
 __all__ = ["PAGES", "append_form"]
 
 _CHANGES_SHOWN: Final = 20
+_GONE: Final = (SlotNotFoundError, SlotQuarantinedError)
 _FLAGS: Final = ("pinned", "read_only", "append_only")
 _FLAG_WORDS: Final = {
     "pinned": "Pinned: part of what sessions start with",
@@ -162,13 +165,10 @@ def _save(visit: Visit) -> Answer:
 
 
 def _keep_typed(visit: Visit, slot: Slot, error: CrdtmemError) -> Answer:
-    """Return the form again: a refusal takes nobody's text away.
-
-    Raises:
-        CrdtmemError: If there is no slot any more.
-
-    """
+    """Return the form again: a refusal takes nobody's text away."""
     raw = visit.ask.form["content"]
+    if isinstance(error, _GONE):
+        return set_aside(visit, f"Edit {slot.label}", sent_text(raw), error, "slots")
     base_rev = int_field(visit.ask.form["base_rev"], "base_rev")
     typed = _Typed(sent_text(raw), base_rev)
     above: list[Child] = [refusal(error)]
@@ -223,6 +223,8 @@ def _append(visit: Visit) -> Answer:
     text = sent_text(visit.ask.form["text"])
     try:
         slot.append(text, request_id=visit.ask.form["request_id"])
+    except _GONE as error:
+        return set_aside(visit, f"Append to {slot.label}", text, error, "slots")
     except CrdtmemError as error:
         view = slot.read()
         kept = field("Your text", area("text", text, {"rows": 6}), "text")
@@ -266,7 +268,7 @@ def _new(visit: Visit) -> Answer:
         result = visit.memory.create(
             sent["label"],
             sent["content"],
-            scope="global" if sent["scope"] == "global" else "project",
+            scope=parse_scope(sent["scope"], optional=True) or "project",
             size_limit=int_field(sent["size_limit"], "size_limit"),
             description=sent["description"] or UNSET,
             request_id=sent["request_id"],
@@ -287,8 +289,16 @@ def _settings_page(visit: Visit) -> Answer:
 
 
 def _settings_form(
-    visit: Visit, slot: Slot, view: SlotView, *, above: Child = None, status: int = 200
+    visit: Visit,
+    slot: Slot,
+    view: SlotView,
+    typed: Mapping[str, str] | None = None,
+    *,
+    above: Child = None,
+    status: int = 200,
 ) -> Answer:
+    sizes = {"description": view.description, "size_limit": str(view.size_limit)}
+    values = typed or sizes | {n: "on" for n in _FLAGS if getattr(view, n)}
     flags = [
         h(
             "p",
@@ -300,7 +310,7 @@ def _settings_form(
                     "name": name,
                     "id": name,
                     "value": "on",
-                    "checked": bool(getattr(view, name)),
+                    "checked": name in values,
                 },
             ),
             " ",
@@ -311,8 +321,8 @@ def _settings_form(
     made = form(
         visit,
         slot_path(visit, slot, "settings"),
-        _input("description", "Description", view.description),
-        _input("size_limit", "Size limit, in units", str(view.size_limit)),
+        _input("description", "Description", values["description"]),
+        _input("size_limit", "Size limit, in units", values["size_limit"]),
         flags,
         button("Save the settings"),
     )
@@ -345,8 +355,9 @@ def _settings(visit: Visit) -> Answer:
                 append_only=changed.get("append_only", UNSET),
             )
     except CrdtmemError as error:
-        above = refusal(error)
-        return _settings_form(visit, slot, view, above=above, status=status_of(error))
+        return _settings_form(
+            visit, slot, view, sent, above=refusal(error), status=status_of(error)
+        )
     return see_other(slot_path(visit, slot, done="settings"))
 
 
@@ -403,12 +414,12 @@ def _input(name: str, label: str, value: str, **more: str | bool) -> Markup:
 _SLOT: Final = "/p/{project}/slots/{scope}/{label}"
 _SENT: Final = ("content", "base_rev", "request_id")
 PAGES: Final = (
-    route("GET", f"{_SLOT}/edit", _edit, ("base_rev",)),
+    route("GET", f"{_SLOT}/edit", _edit, ("base_rev",), writes=True),
     route("POST", f"{_SLOT}/edit", _save, _SENT, writes=True),
     route("POST", f"{_SLOT}/preview", _preview, _SENT),
-    route("GET", f"{_SLOT}/append", _append_page),
+    route("GET", f"{_SLOT}/append", _append_page, writes=True),
     route("POST", f"{_SLOT}/append", _append, ("text", "request_id"), writes=True),
-    route("GET", "/p/{project}/new", _new_page),
+    route("GET", "/p/{project}/new", _new_page, writes=True),
     route(
         "POST",
         "/p/{project}/new",
@@ -416,7 +427,7 @@ PAGES: Final = (
         ("label", "scope", "description", "size_limit", "content", "request_id"),
         writes=True,
     ),
-    route("GET", f"{_SLOT}/settings", _settings_page),
+    route("GET", f"{_SLOT}/settings", _settings_page, writes=True),
     route(
         "POST",
         f"{_SLOT}/settings",
@@ -425,7 +436,7 @@ PAGES: Final = (
         writes=True,
         optional=_FLAGS,
     ),
-    route("GET", f"{_SLOT}/delete", _delete_page),
+    route("GET", f"{_SLOT}/delete", _delete_page, writes=True),
     route(
         "POST",
         f"{_SLOT}/delete",

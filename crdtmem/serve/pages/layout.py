@@ -7,14 +7,14 @@ the server renders everything, once.
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from threading import Lock
+from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple
 
 from crdtmem.errors import InvalidArgumentError
-from crdtmem.limits import SERVE_SHARED_CHARS, SERVE_SHARED_MAX, SERVE_SHARED_S
+from crdtmem.limits import SERVE_KEPT_BYTES, SERVE_KEPT_MAX, SERVE_KEPT_S
 from crdtmem.memory import Memory
 from crdtmem.models import LinkStatus
 from crdtmem.scope import GLOBAL_NAMESPACE, parse_project_id
@@ -24,7 +24,7 @@ from crdtmem.serve.forms import hidden
 from crdtmem.serve.markup import Attributes, Child, Markup, address, document, h
 from crdtmem.serve.text import inline, plain
 from crdtmem.status import sync_status
-from crdtmem.store.about import about_store
+from crdtmem.store.about import data_version
 
 __all__ = [
     "KEYS_COOKIE",
@@ -83,6 +83,7 @@ _LABELLED: Final = frozenset(
         "To send",
     )
 )
+_SYNC: Final = "sync"
 THEMES: Final = ("auto", "dark", "light")
 THEME_COOKIE: Final = "crdtmem_theme"
 KEYS_COOKIE: Final = "crdtmem_keys"
@@ -102,14 +103,12 @@ class Visit(NamedTuple):
         ask: The request.
         memory: Of its project and lane.
         editors: Who edits which slot, as the event ``editors`` shows it.
-        newest: Where the store's log stood before anything was read.
 
     """
 
     ask: Ask
     memory: Memory
     editors: tuple[Mapping[str, object], ...]
-    newest: tuple[bytes, int]
 
     @property
     def project(self) -> str:
@@ -129,7 +128,6 @@ class Part(NamedTuple):
         body: What is in it, or what makes it, where that costs something.
         on: The events that make it stale, by their names; empty for none.
         slot: Only events of this slot do: scope and label.
-        is_shared: Whether it is the same for all who look, while nothing is written.
 
     """
 
@@ -137,7 +135,6 @@ class Part(NamedTuple):
     body: Child | Callable[[], Child]
     on: str = ""
     slot: tuple[str, str] | None = None
-    is_shared: bool = False
 
     def markup(self) -> Markup:
         """Return the part as an element."""
@@ -158,6 +155,7 @@ def route(
     *,
     writes: bool = False,
     optional: Sequence[str] = (),
+    kept: bool = False,
 ) -> PageRoute:
     """Return the route of a page, or of a form, whose fields must be there.
 
@@ -168,8 +166,10 @@ def route(
         fields: As in PageRoute.
         writes: As in PageRoute.
         optional: Fields of a form that it may lack, as browsers send no empty box.
+        kept: Whether the page is made once for all who ask, while nothing is written.
 
     """
+    made = partial(_kept, answer) if kept else answer
 
     async def answer_ask(ask: Ask) -> Answer:
         for name in fields if method == "POST" else ():
@@ -180,54 +180,63 @@ def route(
             *ask.site.editors_in(project),
             *ask.site.editors_in(GLOBAL_NAMESPACE),
         )
+        marked = ask._replace(csrf=_CSRF_MARK)
         async with ask.site.handles.use(project, ask.principal.lane) as memory:
-            return await memory.call(lambda m: answer(_visit(ask, m, editors)))
+            found = await memory.call(lambda m: made(Visit(marked, m, editors)))
+        return found._replace(body=_filled(found.body, ask.csrf))
 
-    called: Callable[[Ask], Awaitable[Answer]] = answer_ask
-    return PageRoute(method, pattern, called, tuple(fields), writes)
-
-
-def _visit(
-    ask: Ask, memory: Memory, editors: tuple[Mapping[str, object], ...]
-) -> Visit:
-    with memory.store.reading() as connection:
-        about = about_store(connection, str(memory.path))
-    return Visit(ask, memory, editors, (about.replica, about.lsn))
+    return PageRoute(method, pattern, answer_ask, tuple(fields), writes)
 
 
-class _Shelf:
-    """Keeps the newest parts that are shared: a change has every page ask for them."""
-
-    def __init__(self) -> None:
-        self._made: OrderedDict[tuple[object, ...], Markup] = OrderedDict()
-        self._lock = Lock()
-
-    def markup(self, visit: Visit, part: Part) -> Markup:
-        """Return a part, made if nobody has asked for it since the store has changed.
-
-        Every few seconds it is made all the same: ages go on, and a repair writes no
-        row of the log.
-        """
-        if not part.is_shared:
-            return part.markup()
-        ask = visit.ask
-        query = sorted(pair for pair in ask.query.items() if pair[0] != "part")
-        place = (str(visit.memory.path), ask.path, *query, part.name)
-        moment = int(monotonic() / SERVE_SHARED_S)
-        key = (*place, *visit.newest, moment, repr(visit.editors))
-        with self._lock:
-            made = self._made.get(key)
-        if made is None:
-            made = part.markup()
-            if len(str(made)) <= SERVE_SHARED_CHARS:
-                with self._lock:
-                    self._made[key] = made
-                    if len(self._made) > SERVE_SHARED_MAX:
-                        self._made.popitem(last=False)
-        return made
+# What is of one session, or of one answer, is a mark that nobody can know until the
+# page leaves; so a page that is kept holds nothing of either.
+_CSRF_MARK: Final = secrets.token_hex(16)
+_ONCE_MARK: Final = secrets.token_hex(16)
+_KEPT: Final[OrderedDict[tuple[object, ...], Answer]] = OrderedDict()
 
 
-_SHELF: Final = _Shelf()
+def _filled(body: bytes, csrf: str) -> bytes:
+    """Return a page whose forms are of this session, and of no other answer."""
+    filled = body.replace(_CSRF_MARK.encode(), csrf.encode())
+    return filled.replace(_ONCE_MARK.encode(), secrets.token_hex(16).encode())
+
+
+def _kept(make: Callable[[Visit], Answer], visit: Visit) -> Answer:
+    """Return a page, made if nobody has asked for it since the last commit.
+
+    It is of one state of the store. Every few seconds it is made all the same, for
+    ages go on. So is the state of sync whenever its event has somebody ask for it: not
+    all of that is in the store.
+    """
+    if visit.ask.query.get("part") == _SYNC:
+        return make(visit)
+    with visit.memory.store.snapshot() as connection:
+        # Of one project and lane; counts the commits of all others, and its own rows.
+        version = (connection, data_version(connection), connection.total_changes())
+        key = (make, *version, int(monotonic() / SERVE_KEPT_S), *_seen_by(visit))
+        found = _KEPT.get(key)
+        if found is None:
+            found = make(visit)
+            if len(found.body) <= SERVE_KEPT_BYTES:
+                _KEPT[key] = found
+    while len(_KEPT) > SERVE_KEPT_MAX:
+        _KEPT.popitem(last=False)
+    return found
+
+
+def _seen_by(visit: Visit) -> tuple[object, ...]:
+    """Return all that a page shows and the store does not hold, but for the marks."""
+    ask = visit.ask
+    return (
+        *sorted(ask.params.items()),
+        *sorted(ask.query.items()),
+        ask.may_write,
+        ask.principal.session_id is None,
+        cookie_value(ask, THEME_COOKIE),
+        cookie_value(ask, KEYS_COOKIE),
+        repr(visit.editors),
+        *(repr(ask.site.presence_in(x)) for x in (visit.project, GLOBAL_NAMESPACE)),
+    )
 
 
 def page(
@@ -254,14 +263,14 @@ def page(
 
     """
     name = visit.ask.query.get("part")
-    sync = Part("sync", lambda: _sync_words(visit), "sync")
+    sync = Part(_SYNC, lambda: _sync_words(visit), "sync")
     if name is None:
-        body = [_SHELF.markup(visit, part) for part in parts]
+        body = [part.markup() for part in parts]
         chrome = _Chrome(visit.project, _projects(visit), sync.markup(), at)
         return html(frame(visit.ask, title, body, chrome, actions), status)
     for part in (*parts, sync):
         if part.name == name:
-            return html(_SHELF.markup(visit, part), status)
+            return html(part.markup(), status)
     raise InvalidArgumentError("part", f"this page has no part {name!a:.40}")
 
 
@@ -317,7 +326,8 @@ def form(
     visit: Visit, action: str, *children: Child, attributes: Attributes | None = None
 ) -> Markup:
     """Return a form that writes; sent twice it writes once."""
-    fields = hidden(csrf=visit.ask.csrf, request_id=secrets.token_hex(16))
+    number = _ONCE_MARK + secrets.token_hex(16)
+    fields = hidden(csrf=visit.ask.csrf, request_id=number)
     given = {"method": "post", "action": action, **(attributes or {})}
     return h("form", given, fields, children)
 

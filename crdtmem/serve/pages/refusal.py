@@ -4,12 +4,13 @@ from typing import Final
 
 from crdtmem.errors import CrdtmemError
 from crdtmem.serve.answers import Answer, Ask, html, status_of
+from crdtmem.serve.forms import area
 from crdtmem.serve.markup import Child, h
 from crdtmem.serve.pages.diffs import diff_block
-from crdtmem.serve.pages.layout import frame, link
+from crdtmem.serve.pages.layout import Part, Visit, field, frame, link, page
 from crdtmem.serve.text import inline
 
-__all__ = ["error_page", "refusal"]
+__all__ = ["error_page", "refusal", "set_aside"]
 
 _TITLES: Final = {
     400: "This could not be read",
@@ -40,6 +41,15 @@ def refusal(error: CrdtmemError, *, of_write: bool = True) -> Child:
         h("p", {"class": "note"}, "Nothing was written.") if of_write else None,
         diff,
     )
+
+
+def set_aside(
+    visit: Visit, title: str, text: str, error: CrdtmemError, at: str
+) -> Answer:
+    """Return what was typed for a place that is gone, to be copied from there."""
+    kept = field("What you typed", area("text", text, {"rows": 20}), "text")
+    parts = [Part("kept", [refusal(error), kept])]
+    return page(visit, title, parts, at=at, status=status_of(error))
 
 
 def error_page(ask: Ask, error: CrdtmemError) -> Answer:

@@ -58,7 +58,7 @@ def _search(visit: Visit) -> Answer:
         try:
             body = hits_shown(visit, _found(visit, query))
         except CrdtmemError as error:
-            status, body = status_of(error), refusal(error)
+            status, body = status_of(error), refusal(error, of_write=False)
     parts = [Part("form", _form(visit)), Part("hits", body)]
     return page(visit, "Search", parts, at="search", status=status)
 

@@ -31,7 +31,7 @@ from crdtmem.serve.pages.layout import (
     table,
 )
 from crdtmem.serve.pages.places import lane_tag
-from crdtmem.serve.pages.refusal import refusal
+from crdtmem.serve.pages.refusal import refusal, set_aside
 from crdtmem.serve.pages.search import excerpt
 from crdtmem.serve.text import inline, plain, shown
 from crdtmem.sets.binding import BoundMemory
@@ -372,6 +372,9 @@ def _update(visit: Visit) -> Answer:
             expected_rev=int_field(sent["expected_rev"], "expected_rev"),
             request_id=sent["request_id"],
         )
+    except ItemNotFoundError as error:
+        typed_text = sent_text(sent["text"])
+        return set_aside(visit, plain(where.name), typed_text, error, "sets")
     except CrdtmemError as error:
         typed = {"text": sent_text(sent["text"]), "metadata": sent["metadata"]}
         return _item_form(

@@ -41,8 +41,7 @@ from crdtmem.serve.pages.places import (
 )
 from crdtmem.serve.text import inline, shown_line
 from crdtmem.slot import Slot
-from crdtmem.store.editors import rescued_texts
-from crdtmem.store.slots import lanes_of_slots
+from crdtmem.store.slots import lanes_of_slots, rescued_texts
 from crdtmem.views import iso_time
 
 __all__ = ["PAGES"]
@@ -83,7 +82,7 @@ def _slots(visit: Visit) -> Answer:
     return page(
         visit,
         "Slots",
-        [Part("slots", lambda: _list(visit), "change editors", is_shared=True)],
+        [Part("slots", lambda: _list(visit), "change editors")],
         at="slots",
         actions=new if visit.ask.may_write else None,
     )
@@ -171,8 +170,8 @@ def _slot(visit: Visit) -> Answer:
     here, on = (slot.scope, slot.label), "change editors presence sync"
     parts = [
         Part("done", lambda: _done(visit, slot)),
-        Part("facts", _facts(view), "change", here),
-        Part("text", lambda: _text(visit, slot, view), "change", here, is_shared=True),
+        Part("facts", lambda: _facts(view), "change", here),
+        Part("text", lambda: _text(visit, slot, view), "change", here),
         Part("online", lambda: _online(visit, slot), on, here),
         Part("append", lambda: append_form(visit, slot, view)),
         Part("rescued", lambda: _rescued(visit, slot), "editors", here),
@@ -282,7 +281,6 @@ def _rows(
     for number in range(span.first, span.last + 1):
         line = lines[number - 1]
         who: Child = None
-        # Somebody may have written between reading the text and asking for its authors.
         if number <= len(blame):
             by = blame[number - 1]
             run = (by.lane, (by.at or "")[:16])
@@ -381,11 +379,12 @@ def _waiting(visit: Visit, slot: Slot) -> list[Child]:
 PAGES: Final = (
     route("GET", "/", _home),
     route("GET", "/p/{project}", _home),
-    route("GET", "/p/{project}/slots", _slots, ("sort",)),
+    route("GET", "/p/{project}/slots", _slots, ("sort",), kept=True),
     route(
         "GET",
         "/p/{project}/slots/{scope}/{label}",
         _slot,
         ("page", "line", "blame", "done", "base"),
+        kept=True,
     ),
 )

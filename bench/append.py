@@ -14,7 +14,7 @@ from bench.running import Effort, Findings, run
 from bench.timing import Comparison, Count, compare
 from bench.workload import Appender, BareLog, folder, open_store
 from crdtmem.memory import Memory
-from crdtmem.store.exchange import outgoing, receive
+from tests.exchange import outgoing, receive
 
 __all__ = ["measure"]
 

@@ -15,23 +15,11 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    ParamSpec,
-    Self,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from crdtmem.arguments import checked_bool, checked_wait
 from crdtmem.errors import StoreClosedError
-from crdtmem.limits import (
-    CHANGES_DEFAULT_MAX,
-    SETS_ROWS,
-    STORE_LOCK_S,
-    WAIT_POLL_S,
-)
+from crdtmem.limits import CHANGES_DEFAULT_MAX, SETS_ROWS, STORE_LOCK_S, WAIT_POLL_S
 from crdtmem.memory import Memory
 from crdtmem.models import UNSET, ChangeFeed, Scope, Unset
 from crdtmem.sets.binding import BoundMemory, OwnerCheck, no_owner_check, owner_thread

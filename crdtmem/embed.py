@@ -1,6 +1,6 @@
 """Vectors of texts: what an embedder is, and one for tests.
 
-crdtmem comes with no model. Whoever has one hands it over as an Embedder; without one
+The seam of a search by meaning, which nothing uses yet: no verb takes an Embedder, so
 no text leaves the process.
 """
 

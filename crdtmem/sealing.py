@@ -23,12 +23,7 @@ from crdtmem.errors import (
 )
 from crdtmem.limits import SEALED_LEAST_BYTES, U32_MAX
 from crdtmem.protocol.codec import Reader, write_bytes, write_str
-from crdtmem.protocol.records import (
-    HEADER_BYTES,
-    Header,
-    build_record,
-    doc_identity,
-)
+from crdtmem.protocol.records import HEADER_BYTES, Header, build_record, doc_identity
 
 __all__ = [
     "FIRST_KEY_ID",
@@ -376,21 +371,15 @@ def check_available() -> None:
 
 def _hkdf(secret: bytes, salt: bytes, info: bytes, size: int) -> bytes:
     try:
-        from cryptography.hazmat.primitives.hashes import (  # noqa: PLC0415 - see above
-            SHA256,
-        )
-        from cryptography.hazmat.primitives.kdf.hkdf import (  # noqa: PLC0415 - see above
-            HKDF,
-        )
+        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - see above
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - see above
     except ImportError as exc:
         raise MissingExtraError(extra="e2ee", package="cryptography") from exc
     return HKDF(SHA256(), size, salt or None, info).derive(secret)
 
 
 def _encrypt(secret: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import (  # noqa: PLC0415 - see above
-        ChaCha20Poly1305,
-    )
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415 - see above
 
     return ChaCha20Poly1305(secret).encrypt(nonce, plain, associated)
 
@@ -399,9 +388,7 @@ def _decrypt(
     secret: bytes, nonce: bytes, sealed: bytes, associated: bytes
 ) -> bytes | None:
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
-    from cryptography.hazmat.primitives.ciphers.aead import (  # noqa: PLC0415 - see above
-        ChaCha20Poly1305,
-    )
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415 - see above
 
     try:
         return ChaCha20Poly1305(secret).decrypt(nonce, sealed, associated)

@@ -130,10 +130,7 @@ def _sync(path: Path, connection: Connection) -> SyncStatus:
     if not has_links(connection):
         nobody = LeaseStatus(held=False, pid=None, command=None, since=None)
         return SyncStatus(lease=nobody, links=())
-    from crdtmem.store.lease import (  # noqa: PLC0415 - only for stores with links
-        lease_path_for,
-        lease_state,
-    )
+    from crdtmem.store.lease import lease_path_for, lease_state  # noqa: PLC0415 - only for stores with links
 
     is_held, holder = lease_state(lease_path_for(path))
     lease = LeaseStatus(

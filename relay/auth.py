@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from crdtmem.errors import InvalidArgumentError
-from crdtmem.limits import (
-    ADDRESSES_WATCHED_MAX,
-    TOKEN_FAILURES_MAX,
-    TOKEN_FAILURES_S,
-)
+from crdtmem.limits import ADDRESSES_WATCHED_MAX, TOKEN_FAILURES_MAX, TOKEN_FAILURES_S
 from crdtmem.protocol.relaying import Grant, Scope
 from relay.storage import TokenRow
 

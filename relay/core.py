@@ -36,7 +36,6 @@ from crdtmem.protocol.serving import (
 )
 from relay.admission import Admission, Arrival
 from relay.commits import CommitQueue
-from relay.counters import CoreCounters
 from relay.effects import (
     Announce,
     Append,
@@ -50,6 +49,7 @@ from relay.effects import (
     StorageFailure,
 )
 from relay.frames import FrameCache
+from relay.metrics import CoreCounters
 from relay.presence import PresenceBoard, Shown
 from relay.timers import Timers
 
@@ -256,11 +256,11 @@ class RelayCore:
         self._show(self._presences.due(now))
         self._settle(now)
 
-    def revoked(self, token_id: str, code: str, now: float) -> None:
-        """End every connection of a token, with ``token-revoked`` or another code."""
+    def revoked(self, token_id: str, now: float) -> None:
+        """End every connection of a token."""
         for conn, session in self._sessions.items():
             if session.grant.token_id == token_id:
-                session.close(code, f"token {token_id}")
+                session.close("token-revoked", f"token {token_id}")
                 self._touched[conn] = session
         self._settle(now)
 

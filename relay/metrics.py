@@ -5,9 +5,19 @@ people who may read nothing else, and a label that a peer chooses grows without 
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "HISTOGRAMS", "PREFIX", "Metrics"]
+__all__ = [
+    "CONTENT_TYPE",
+    "COUNTERS",
+    "GAUGES",
+    "HISTOGRAMS",
+    "PREFIX",
+    "CoreCounters",
+    "Metrics",
+]
 
 PREFIX = "crdtmem_relay_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,6 +58,42 @@ HISTOGRAMS = {
         "Time of a probe of the storage.",
     ),
 }
+
+
+@dataclass(slots=True)
+class CoreCounters:
+    """What has happened in a core since the start.
+
+    Attributes:
+        records: By result: ``stored``, ``duplicate``, ``refused``.
+        frames_in: Frames that came; the other three likewise.
+        cache: Frames of records, by where they came from: ``hit``, ``rows``,
+            ``select``.
+        errors: Errors said, by code.
+        closes: Connections closed by this side, by close code.
+        stalls: Connections closed because nothing was read.
+
+    """
+
+    records: Counter[str] = field(default_factory=Counter)
+    cache: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    closes: Counter[int] = field(default_factory=Counter)
+    stalls: int = 0
+    frames_in: int = 0
+    frames_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    @property
+    def frames(self) -> dict[str, int]:
+        """Frames, by direction."""
+        return {"in": self.frames_in, "out": self.frames_out}
+
+    @property
+    def octets(self) -> dict[str, int]:
+        """Bytes of frames, by direction."""
+        return {"in": self.bytes_in, "out": self.bytes_out}
 
 
 class _Histogram:

@@ -19,7 +19,7 @@ from crdtmem.protocol.envelopes import (
 )
 from crdtmem.protocol.records import DocKind, RecordKind, client_id
 from crdtmem.scope import namespace_of
-from crdtmem.store.exchange import Record, known_streams, outgoing, receive
+from tests.exchange import Record, known_streams, outgoing, receive
 
 if TYPE_CHECKING:
     from crdtmem.memory import Memory

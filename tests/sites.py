@@ -23,10 +23,10 @@ from crdtmem.memory import Memory
 from crdtmem.scope import namespace_of
 from crdtmem.session import Session
 from crdtmem.store.documents import blame_of, squash
-from crdtmem.store.exchange import Record, outgoing, receive
 from crdtmem.store.rows import SlotRow
 from crdtmem.store.slots import find_slot
 from crdtmem.store.store import Store
+from tests.exchange import Record, outgoing, receive
 
 __all__ = ["LANES", "NAMESPACE", "Look", "Post", "Site", "Traffic", "site_pool"]
 

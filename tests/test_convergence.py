@@ -14,8 +14,8 @@ from crdtmem.protocol.envelopes import (
     encode_envelope,
 )
 from crdtmem.protocol.records import RecordKind
-from crdtmem.store.exchange import outgoing
 from tests.conftest import PROFILE
+from tests.exchange import outgoing
 from tests.histories import History
 from tests.seeds import run_seeds
 from tests.sites import LANES, NAMESPACE, site_pool

@@ -24,8 +24,8 @@ from crdtmem.protocol.envelopes import (
     encode_envelope,
 )
 from crdtmem.protocol.records import DocKind, RecordKind, client_id
-from crdtmem.store.exchange import Record, receive
 from tests.conftest import PROFILE
+from tests.exchange import Record, receive
 from tests.histories import History
 from tests.sites import LANES, NAMESPACE, site_pool
 

@@ -114,7 +114,7 @@ def _pass(
     # A dry run asks nobody: anything that can be called will do.
     summarise: Summarise = opening.command_summariser(command) if command else str
     slot = call.open("look" if dry_run else "read").slot(label, call.scope)
-    with progress(call.out, f"condensing {label}", progress_), _ended_by(TERMINATED):
+    with progress(call.out, f"condensing {label}", progress_), _ended_when_told():
         result = slot.condense(
             summarise,
             keep_sections=keep,
@@ -186,14 +186,14 @@ def _all(
     )
     if interval_s is None:
         return _tick(call, ticker, progress_)
-    with suppress(SystemExit), _ended_by(TERMINATED):
+    with suppress(SystemExit), _ended_when_told():
         call.out.note(f"looking each {interval_s:g} s; Ctrl-C stops it")
         ticker.run(interval_s, threading.Event(), lambda r: _tell_tick(call, r))
     return None
 
 
 def _tick(call: Call, ticker: Ticker, form: str | None) -> int | None:
-    with progress(call.out, "condensing", form), _ended_by(TERMINATED):
+    with progress(call.out, "condensing", form), _ended_when_told():
         report = ticker.tick()
     _tell_tick(call, report)
     if not (report.results or report.problems):
@@ -333,13 +333,13 @@ def _log_line(entry: dict[str, object]) -> str:
 
 
 @contextmanager
-def _ended_by(status: int) -> Iterator[None]:
-    """End with a status when told to terminate, after a running pass is aborted."""
+def _ended_when_told() -> Iterator[None]:
+    """End with TERMINATED when told to, after a running pass is aborted."""
 
     def end(*_: object) -> Never:
         # Once: the way out takes a while, and is not to be interrupted.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sys.exit(status)
+        sys.exit(TERMINATED)
 
     before = signal.signal(signal.SIGTERM, end)
     try:

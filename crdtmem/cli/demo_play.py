@@ -16,14 +16,7 @@ from types import TracebackType
 from typing import IO, Self, cast
 
 from crdtmem import opening
-from crdtmem.cli.demo_score import (
-    FILLER_LINES,
-    SLOT,
-    Ack,
-    Score,
-    filler_line,
-    score,
-)
+from crdtmem.cli.demo_score import FILLER_LINES, SLOT, Ack, Score, filler_line, score
 from crdtmem.errors import CrdtmemError
 
 __all__ = ["LANE_COMMAND", "Play", "play"]

@@ -141,11 +141,7 @@ def _link(
     progress_: str | None,
 ) -> None:
     # Everything of sync is slow to load, and only its own commands need it.
-    from crdtmem.sync.linking import (  # noqa: PLC0415 - see above
-        LinkRequest,
-        default_remote,
-        link_namespace,
-    )
+    from crdtmem.sync.linking import LinkRequest, default_remote, link_namespace  # noqa: PLC0415 - see above
 
     here = _local(call, local)
     file = call.config.relay_token_file
@@ -195,10 +191,7 @@ def _url(call: Call, url: str | None) -> str:
 
 
 def _unlink(call: Call, *, local: str | None, force: bool) -> None:
-    from crdtmem.store.links import (  # noqa: PLC0415 - slow to load
-        find_link,
-        remove_link,
-    )
+    from crdtmem.store.links import find_link, remove_link  # noqa: PLC0415 - slow to load
 
     store = call.memory.store
     link = find_link(store, _local(call, local))

@@ -145,7 +145,7 @@ class MemoryFiles:
     def insert(self, memory: Memory, command: object) -> str:
         """Put lines behind a line of a file, 0 for its top."""
         path = _file_path_in(command, "path")
-        line = _number_in(command, "insert_line")
+        line = _insert_line_in(command)
         text = _text_in(command, "insert_text")
         slot = self._slot(memory, path)
         try:
@@ -328,10 +328,11 @@ def _text_in(command: object, name: str, default: str | None = None) -> str:
     return value
 
 
-def _number_in(command: object, name: str) -> int:
-    value = _field_in(command, name)
+def _insert_line_in(command: object) -> int:
+    value = _field_in(command, "insert_line")
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FileError(f"{name} required: an integer, not {type(value).__name__}")
+        kind = type(value).__name__
+        raise FileError(f"insert_line required: an integer, not {kind}")
     return value
 
 

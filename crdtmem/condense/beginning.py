@@ -41,12 +41,7 @@ from crdtmem.session import Place, Session
 from crdtmem.store.archives import ArchivePart, drop_old_archives, save_archive
 from crdtmem.store.connection import Connection
 from crdtmem.store.events import events_of
-from crdtmem.store.passes import (
-    PassRow,
-    add_pass,
-    newest_committed,
-    open_pass,
-)
+from crdtmem.store.passes import PassRow, add_pass, newest_committed, open_pass
 from crdtmem.store.pins import make_pin
 from crdtmem.store.rows import SlotRow
 from crdtmem.views import HASH_SHOWN_CHARS, iso_time

@@ -256,11 +256,11 @@ class CommandRun:
                 selector.register(pipe, event, (pipe, handle))
             try:
                 while process.poll() is None and not self._is_too_long:
-                    _serve(selector, _LOOK_S)
+                    _serve(selector)
                 # What is left in the pipes is read to the end, which comes at once
                 # unless something outside of the group keeps them open.
                 self._signal_group(signal.SIGKILL)
-                while not self._is_too_long and _serve(selector, _LOOK_S):
+                while not self._is_too_long and _serve(selector):
                     pass
             finally:
                 for key in list(selector.get_map().values()):
@@ -310,12 +310,12 @@ class CommandRun:
             raise SummariserFailedError("invalid-text", detail) from exc
 
 
-def _serve(selector: selectors.BaseSelector, wait_s: float) -> bool:
+def _serve(selector: selectors.BaseSelector) -> bool:
     """Serve the pipes that are ready; return whether there were any.
 
     A handler tells whether its pipe is still of use.
     """
-    ready = selector.select(wait_s)
+    ready = selector.select(_LOOK_S)
     for key, _ in ready:
         _, handle = key.data
         if not handle(key.fd):

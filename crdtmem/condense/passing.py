@@ -3,12 +3,7 @@
 import math
 import re
 
-from crdtmem.condense.outcomes import (
-    close_pass,
-    outcome,
-    slot_now,
-    stored_result,
-)
+from crdtmem.condense.outcomes import close_pass, outcome, slot_now, stored_result
 from crdtmem.condense.values import CondenseResult
 from crdtmem.errors import CondensePassUnknownError, InvalidArgumentError
 from crdtmem.models import UNSET
@@ -29,7 +24,6 @@ def abort_pass(
     *,
     detail: str | None = None,
     retry_after: float | None = None,
-    reply: bytes | None = None,
 ) -> CondenseResult:
     """End an open pass without a new text; of one that has ended, return the result.
 
@@ -41,7 +35,6 @@ def abort_pass(
             ``rate-limited`` makes the summariser wait.
         detail: More about it.
         retry_after: When the summariser wants to be asked again, in seconds.
-        reply: The digest of the reply that was no good.
 
     Raises:
         InvalidArgumentError: If the reason is malformed.
@@ -60,9 +53,7 @@ def abort_pass(
         if row.state != "open":
             return stored_result(row) or outcome(row, slot, row.reason)
         result = outcome(row, slot, reason, detail=detail or UNSET)
-        return close_pass(
-            transaction, row, result, reply=reply, retry_after=retry_after
-        )
+        return close_pass(transaction, row, result, retry_after=retry_after)
 
 
 def known_pass(connection: Connection, place: Place, pass_id: str) -> PassRow:

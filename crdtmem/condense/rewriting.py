@@ -31,11 +31,7 @@ __all__ = ["rewrite_text"]
 
 
 def rewrite_text(
-    session: Session,
-    place: Place,
-    content: str,
-    base_rev: int,
-    config: CondenseConfig | None = None,
+    session: Session, place: Place, content: str, base_rev: int
 ) -> CondenseResult:
     """Replace a slot's text by a shorter one; see Slot.condense_text.
 
@@ -48,7 +44,6 @@ def rewrite_text(
         place: The slot.
         content: The whole new text.
         base_rev: The rev that it was made from.
-        config: The knobs; those of the session where None.
 
     Raises:
         InvalidArgumentError: If an argument is malformed.
@@ -60,7 +55,7 @@ def rewrite_text(
     """
     file = file_of(checked_content(content))
     rev = checked_rev(base_rev, "base_rev")
-    knobs = effective_config(session, config)
+    knobs = effective_config(session, None)
     with session.writing() as writing:
         write = SlotWrite(session, writing, place, None)
         slot = write.live_slot()

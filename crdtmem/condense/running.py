@@ -13,12 +13,13 @@ from functools import partial
 from typing import NamedTuple
 
 from crdtmem.arguments import checked_bool, checked_seconds
-from crdtmem.condense.beginning import begin_pass, effective_config
+from crdtmem.condense.beginning import begin_pass, effective_config, new_pass_id
 from crdtmem.condense.command import CommandSummariser, SummariserFailedError
 from crdtmem.condense.committing import commit_pass, commit_reply
+from crdtmem.condense.due import plan_of, refusal_of
 from crdtmem.condense.outcomes import outcome, slot_now
 from crdtmem.condense.passing import abort_pass
-from crdtmem.condense.previewing import preview_pass
+from crdtmem.condense.prompt import prompt_of, target_units
 from crdtmem.condense.settings import CondenseConfig
 from crdtmem.condense.values import (
     CondensePass,
@@ -27,7 +28,15 @@ from crdtmem.condense.values import (
     RateLimitedError,
     Summarise,
 )
-from crdtmem.errors import CondenseSkippedError, CrdtmemError, InvalidArgumentError
+from crdtmem.doc.text_form import bytes_of
+from crdtmem.errors import (
+    CondenseSkippedError,
+    CrdtmemError,
+    InvalidArgumentError,
+    SlotNotFoundError,
+    SlotQuarantinedError,
+    SlotRefusedError,
+)
 from crdtmem.limits import (
     CONDENSE_EXPIRES_MAX_S,
     CONDENSE_MARGIN_S,
@@ -40,6 +49,7 @@ from crdtmem.limits import (
 )
 from crdtmem.models import UNSET, Unset
 from crdtmem.session import Place, Session
+from crdtmem.store.rows import SlotRow
 from crdtmem.waiting import wait_for
 
 __all__ = [
@@ -54,6 +64,8 @@ __all__ = [
 ]
 
 _NAME_CHARS = 64
+_DRY_RUN = "dry-run"
+"""Reason of the result for a slot that a pass would begin on."""
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +141,7 @@ class PassRun:
     def preview(self) -> CondenseResult:
         """Return what a pass would take out and leave; write nothing, ask nobody."""
         try:
-            result = preview_pass(
+            result = _preview_pass(
                 self._session,
                 self._place,
                 summariser=summariser_name(self.summarise),
@@ -339,3 +351,55 @@ def _no_async() -> InvalidArgumentError:
         "summarise returns an awaitable, which nobody awaits here",
         hint="call the condense of crdtmem.aio, or pass a plain function",
     )
+
+
+def _preview_pass(
+    session: Session,
+    place: Place,
+    *,
+    config: CondenseConfig,
+    summariser: str,
+    force: bool,
+) -> CondenseResult:
+    """Return how much a pass would take out and leave, or why none would begin.
+
+    Raises:
+        CondenseSkippedError: If none would begin.
+        SlotNotFoundError: If the slot is deleted.
+        SlotRefusedError: If it is read-only or append-only.
+        SlotQuarantinedError: If a record of it is damaged.
+
+    """
+    with session.store.snapshot() as connection:
+        slot = session.find(connection, place)
+        if slot is None:
+            raise SlotNotFoundError(label=place.label)
+        _require_writable(slot)
+        plan = plan_of(slot.file, slot.size_limit, config)
+        now_ms = session.store.clock_ms()
+        refusal = refusal_of(
+            connection, slot, plan, config, now_ms, summariser=summariser, force=force
+        )
+        if refusal is not None:
+            raise refusal.error(place.label)
+    target = target_units(slot.file, plan, slot.size_limit)
+    prompt = prompt_of(new_pass_id(), slot.file, plan, target)
+    return outcome(
+        None,
+        slot,
+        _DRY_RUN,
+        detail=f"the prompt has {bytes_of(prompt)} bytes, the summary is to have at"
+        f" most {target} characters",
+        base_rev=slot.rev,
+        old_bytes=bytes_of(slot.file),
+        evicted=len(plan.evicted),
+        kept=len(plan.kept),
+    )
+
+
+def _require_writable(slot: SlotRow) -> None:
+    if slot.quarantined is not None:
+        raise SlotQuarantinedError(label=slot.label, reason=slot.quarantined)
+    if slot.read_only or slot.append_only:
+        code = "slot-read-only" if slot.read_only else "slot-append-only"
+        raise SlotRefusedError(label=slot.label, code=code)

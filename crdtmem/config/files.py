@@ -40,9 +40,7 @@ class SettingsFile(NamedTuple):
     def line_of(self, name: str) -> int | None:
         """Return the line, from 1, on which a key stands, if that can be told."""
         # Only errors ask for a line.
-        from crdtmem.config.statements import (  # noqa: PLC0415 - see above
-            split_statements,
-        )
+        from crdtmem.config.statements import split_statements  # noqa: PLC0415 - see above
 
         for statement in split_statements(self.text):
             if name_of(statement.path) == name:

@@ -298,13 +298,7 @@ _CONDENSE_KEYS = (
 )
 
 KEYS = (
-    Key(
-        "store",
-        "store",
-        _path,
-        variable="CRDTMEM_STORE",
-        is_path=True,
-    ),
+    Key("store", "store", _path, variable="CRDTMEM_STORE", is_path=True),
     Key(
         "project.id",
         "project",
@@ -336,18 +330,9 @@ KEYS = (
         read=_read_whole,
     ),
     Key(
-        "context.labels",
-        "context_labels",
-        _labels,
-        in_project=True,
-        read=_read_labels,
+        "context.labels", "context_labels", _labels, in_project=True, read=_read_labels
     ),
-    Key(
-        "lane",
-        "lane",
-        lambda value, _: parse_lane(value),
-        variable="CRDTMEM_LANE",
-    ),
+    Key("lane", "lane", lambda value, _: parse_lane(value), variable="CRDTMEM_LANE"),
     Key(
         "busy_timeout",
         "busy_timeout",
@@ -378,12 +363,7 @@ KEYS = (
         variable="CRDTMEM_RELAY_URL",
         is_private=True,
     ),
-    Key(
-        "relay.token_file",
-        "relay_token_file",
-        _path,
-        is_path=True,
-    ),
+    Key("relay.token_file", "relay_token_file", _path, is_path=True),
     Key(
         "relay.token",
         "relay_token",
@@ -392,12 +372,7 @@ KEYS = (
         is_private=True,
         in_files=False,
     ),
-    Key(
-        "relay.keyring_file",
-        "relay_keyring_file",
-        _path,
-        is_path=True,
-    ),
+    Key("relay.keyring_file", "relay_keyring_file", _path, is_path=True),
     Key(
         "relay.keyring",
         "relay_keyring",
@@ -422,13 +397,7 @@ KEYS = (
         default="auto",
         variable="CRDTMEM_COLOR",
     ),
-    Key(
-        "log_file",
-        "log_file",
-        _path,
-        variable="CRDTMEM_LOG",
-        is_path=True,
-    ),
+    Key("log_file", "log_file", _path, variable="CRDTMEM_LOG", is_path=True),
 )
 
 BY_NAME = {key.name: key for key in KEYS}

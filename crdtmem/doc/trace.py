@@ -64,17 +64,6 @@ class TraceRun:
         """Whether it belongs to the text as it is now."""
         return len(self.fates) % 2 == 0
 
-    @property
-    def deleted_by(self) -> int | None:
-        """The number of the write that deleted it; None while it lives."""
-        return None if self.is_live else self.fates[-1].number
-
-    @property
-    def revived_by(self) -> int | None:
-        """The number of the undo that last brought it back; None if none ever did."""
-        revivals = self.fates[1::2]
-        return revivals[-1].number if revivals else None
-
     def is_live_without(self, targets: frozenset[int]) -> bool:
         """Whether it would live now if these writes had not been.
 

@@ -24,13 +24,7 @@ from crdtmem.errors import CrdtmemError
 from crdtmem.limits import MCP_DIFF_UNITS
 from crdtmem.mcp.arguments import bare_schema
 from crdtmem.model import Model
-from crdtmem.models import (
-    DeleteResult,
-    SlotView,
-    StoreStatus,
-    UndoResult,
-    WriteResult,
-)
+from crdtmem.models import DeleteResult, SlotView, StoreStatus, UndoResult, WriteResult
 
 __all__ = [
     "ErrorBody",

@@ -20,11 +20,7 @@ from mcp_types import (
 )
 
 from crdtmem.cli.phrases import change_line
-from crdtmem.errors import (
-    CrdtmemError,
-    InvalidArgumentError,
-    SlotError,
-)
+from crdtmem.errors import CrdtmemError, InvalidArgumentError, SlotError
 from crdtmem.limits import MCP_CHANGES_ROWS, MCP_LIST_ROWS, MCP_TEXT_MOST_UNITS
 from crdtmem.mcp.arguments import checked_surrogates
 from crdtmem.mcp.paging import Span, page_of

@@ -56,13 +56,7 @@ from crdtmem.mcp.replies import (
     sent,
 )
 from crdtmem.mcp.session import AgentSession
-from crdtmem.models import (
-    UNSET,
-    Change,
-    HistoryEntry,
-    Model,
-    WriteResult,
-)
+from crdtmem.models import UNSET, Change, HistoryEntry, Model, WriteResult
 from crdtmem.scope import LABEL_PATTERN
 
 __all__ = ["TOOLS", "ToolRow", "answer", "listed"]

@@ -19,7 +19,7 @@ from crdtmem.limits import WRITERS_SEEN_MAX
 if sys.platform == "linux":  # pragma: no branch - the tests run on Linux
     import fcntl
 
-__all__ = ["is_unwatched", "leased", "set_lease", "writers_of"]
+__all__ = ["leased", "set_lease", "writers_of"]
 
 _PROC = Path("/proc")
 _FIELD = re.compile(r"(?m)^(flags|ino):\s*(\d+)$")
@@ -47,12 +47,6 @@ def leased(fd: int) -> Iterator[bool | None]:
     finally:
         if granted:
             _give_up(fd)
-
-
-def is_unwatched(fd: int) -> bool | None:
-    """Tell whether nobody has a file open for writing just now; see leased."""
-    with leased(fd) as granted:
-        return granted
 
 
 def writers_of(dev: int, ino: int) -> list[int]:

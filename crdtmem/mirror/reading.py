@@ -122,16 +122,13 @@ def read_plain(folder_fd: int, name: str) -> tuple[bytes, FileStat]:
     return data, found
 
 
-def read_settled(
-    fd: int, *, from_byte: int = 0, limit_bytes: int
-) -> tuple[bytes, FileStat]:
+def read_settled(fd: int, *, limit_bytes: int) -> tuple[bytes, FileStat]:
     """Read a file that others may be writing to.
 
     It is read again a few times while it changes under the reading.
 
     Args:
         fd: The file; its position is not used.
-        from_byte: Where to begin.
         limit_bytes: How much to read at most.
 
     Returns:
@@ -143,18 +140,16 @@ def read_settled(
     for _ in range(MIRROR_READS_MAX):
         started_ns = time.time_ns()
         before = FileStat.of(os.fstat(fd))
-        data = _read(fd, from_byte, limit_bytes)
+        data = _read(fd, limit_bytes)
         if before == FileStat.of(os.fstat(fd)):
             return data, before if _is_past(before, started_ns) else before.unsettled()
     return data, before.unsettled()
 
 
-def _read(fd: int, from_byte: int, limit_bytes: int) -> bytes:
+def _read(fd: int, limit_bytes: int) -> bytes:
     data = bytearray()
     # In pieces: Python takes the memory for all that might come before it reads.
-    while chunk := os.pread(
-        fd, min(limit_bytes - len(data), _PIECE_BYTES), from_byte + len(data)
-    ):
+    while chunk := os.pread(fd, min(limit_bytes - len(data), _PIECE_BYTES), len(data)):
         data += chunk
     return bytes(data)
 

@@ -244,17 +244,15 @@ class SwapSide:
         """Return the stat of what has this name in ``swap/``, if there is anything."""
         return _lstat(self._swap, swap_name)
 
-    def read_swap(
-        self, swap_name: str, from_byte: int = 0, *, limit_bytes: int
-    ) -> tuple[bytes, FileStat]:
-        """Read a file in ``swap/``, or a part of it; see ``reading.read_settled``.
+    def read_swap(self, swap_name: str, *, limit_bytes: int) -> tuple[bytes, FileStat]:
+        """Read a file in ``swap/``; see ``reading.read_settled``.
 
         Raises:
             FileNotFoundError: If there is none of this name.
 
         """
         with self.open_swap(swap_name) as fd:
-            return read_settled(fd, from_byte=from_byte, limit_bytes=limit_bytes)
+            return read_settled(fd, limit_bytes=limit_bytes)
 
     @contextlib.contextmanager
     def open_swap(self, swap_name: str) -> Iterator[int]:

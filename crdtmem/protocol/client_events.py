@@ -10,7 +10,7 @@ from crdtmem.limits import (
     WINDOW_BYTES,
     WINDOW_RECORDS,
 )
-from crdtmem.protocol.messages import Item, Welcome
+from crdtmem.protocol.messages import Item, Joined as JoinedMessage, Presence, Welcome
 
 __all__ = [
     "Acked",
@@ -92,22 +92,16 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A namespace is served from ``resume_seq`` on.
+    """A namespace is served, from the answer's ``resume_seq`` on.
 
-    The caller holds ``own_max`` and ``own_id`` against its outbox (protocol, section
-    5) before it takes any Acked or RecordsReceived of the namespace for true. Puts go
-    on from ``own_max + 1``; after a rewind they are shut until ``resume_puts``.
+    The caller holds the answer's ``own_max`` and ``own_id`` against its outbox
+    (protocol, section 5) before it takes any Acked or RecordsReceived of the namespace
+    for true. Puts go on from ``own_max + 1``; after a rewind they are shut until
+    ``resume_puts``.
     """
 
     namespace: str
-    ns_no: int
-    scopes: int
-    head: int
-    floor: int
-    resume_seq: int
-    resume_chain: bytes
-    own_max: int
-    own_id: bytes
+    answer: JoinedMessage
     is_rewound: bool
 
 
@@ -116,9 +110,6 @@ class RewindAsked:
     """The cursor is not in the relay's log: answer with ``send_samples``."""
 
     namespace: str
-    cause: int
-    head: int
-    floor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +184,7 @@ class PresenceChanged:
     """What another replica is at; ``ttl_ms`` 0 and an empty blob: it is gone."""
 
     namespace: str
-    replica_id: bytes
-    incarnation: bytes
-    ttl_ms: int
-    blob: bytes
-    counter: int = 0
+    presence: Presence
 
 
 @dataclass(frozen=True, slots=True)

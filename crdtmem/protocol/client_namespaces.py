@@ -275,11 +275,7 @@ class ClientNamespaces:
         if namespace.state is NsState.LEAVING:
             self._say(wire.Samples(namespace.name, ()))
         else:
-            self._emit(
-                events.RewindAsked(
-                    namespace.name, rewind.cause, rewind.head, rewind.floor
-                )
-            )
+            self._emit(events.RewindAsked(namespace.name))
 
     def _on_joined(self, joined: wire.Joined, now: float) -> None:
         namespace = self._told(joined.namespace)
@@ -294,20 +290,8 @@ class ClientNamespaces:
             self._say(wire.Leave(joined.ns_no))
             return
         namespace.start(joined, self._relay_id)
-        self._emit(
-            events.Joined(
-                namespace.name,
-                joined.ns_no,
-                joined.scopes,
-                joined.head,
-                joined.floor,
-                joined.resume_seq,
-                joined.resume_chain,
-                joined.own_max,
-                joined.own_id,
-                is_rewound=namespace.are_puts_shut,
-            )
-        )
+        is_rewound = namespace.are_puts_shut
+        self._emit(events.Joined(namespace.name, joined, is_rewound=is_rewound))
         if namespace.blob:
             self.show(namespace, now)
 
@@ -344,16 +328,7 @@ class ClientNamespaces:
         self, namespace: NamespaceSession, presence: wire.Presence
     ) -> None:
         if namespace.hear_presence(presence):
-            self._emit(
-                events.PresenceChanged(
-                    namespace.name,
-                    presence.replica_id,
-                    presence.incarnation,
-                    presence.ttl_ms,
-                    presence.blob,
-                    presence.counter,
-                )
-            )
+            self._emit(events.PresenceChanged(namespace.name, presence))
 
     def _on_error(self, error: wire.ErrorMessage, now: float) -> None:
         namespace = self._told(error.namespace)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from crdtmem.errors import LocalProtocolError, RemoteProtocolError
+from crdtmem.errors import LocalProtocolError
 from crdtmem.limits import (
     BLAME_BYTES,
     DOC_NAME_BYTES,
@@ -28,12 +28,8 @@ from crdtmem.limits import (
     WRITES_PER_RECORD_MAX,
 )
 from crdtmem.protocol.codec import Reader, write_bytes, write_str, write_uint
-from crdtmem.protocol.records import (
-    DocKind,
-    RecordKind,
-    doc_identity,
-    write_fixed,
-)
+from crdtmem.protocol.fields import bad_value
+from crdtmem.protocol.records import DocKind, RecordKind, doc_identity, write_fixed
 
 __all__ = [
     "Envelope",
@@ -188,7 +184,7 @@ def decode_envelope(kind: int, data: bytes) -> Envelope:
     reader = Reader(data)
     version = reader.read_uint()
     if version != VERSION:
-        raise _bad_value(f"envelope has version {version}, and {VERSION} is known")
+        raise bad_value(f"envelope has version {version}, and {VERSION} is known")
     envelope = READERS[kind](reader)
     reader.expect_end()
     return envelope
@@ -340,7 +336,7 @@ def _read_update(reader: Reader) -> UpdateEnvelope:
 def _read_write(reader: Reader) -> Write:
     flags = reader.read_uint()
     if flags & ~FLAGS:
-        raise _bad_value(f"write has flags {flags}, and {FLAGS} are known")
+        raise bad_value(f"write has flags {flags}, and {FLAGS} are known")
     return Write(
         is_genesis=bool(flags & FLAG_GENESIS),
         counter=reader.read_uint(U32_MAX),
@@ -391,10 +387,10 @@ def _read_receipt_doc(reader: Reader) -> ReceiptDoc:
 def _read_doc(reader: Reader) -> tuple[int, str]:
     doc_kind = reader.read_uint()
     if doc_kind not in DOC_KINDS:
-        raise _bad_value(f"{doc_kind} is not a kind of doc")
+        raise bad_value(f"{doc_kind} is not a kind of doc")
     name = reader.read_str(DOC_NAME_BYTES)
     if not name:
-        raise _bad_value("name of the doc is empty")
+        raise bad_value("name of the doc is empty")
     return doc_kind, name
 
 
@@ -403,12 +399,8 @@ def _read_list(
 ) -> tuple[_Item, ...]:
     count = reader.read_uint(most)
     if count < least:
-        raise _bad_value(f"list has {count} entries, and {least} is the least")
+        raise bad_value(f"list has {count} entries, and {least} is the least")
     return tuple(read_one(reader) for _ in range(count))
-
-
-def _bad_value(message: str) -> RemoteProtocolError:
-    return RemoteProtocolError("bad-value", message)
 
 
 READERS: dict[int, Callable[[Reader], Envelope]] = {

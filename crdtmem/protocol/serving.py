@@ -28,7 +28,6 @@ from crdtmem.limits import (
     RETRY_FULL_MS,
     RETRY_MISSING_MS,
     RETRY_QUOTA_MS,
-    SEND_BUFFER_BYTES,
     STALL_S,
     TOKEN_CONNECTIONS_MAX,
     TRANSFERS_BYTES,
@@ -79,7 +78,6 @@ class RelayLimits:
     catchups_max: int = CATCHUPS_MAX
     catchup_records: int = CATCHUP_RECORDS
     transfers_bytes: int = TRANSFERS_BYTES
-    send_buffer_bytes: int = SEND_BUFFER_BYTES
     hello_s: float = HELLO_WAIT_S
     join_s: float = JOIN_WAIT_S
     heartbeat_s: float = HEARTBEAT_S

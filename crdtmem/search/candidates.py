@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from crdtmem.doc.parts import Part, parts_of
-from crdtmem.search.evaluate import count_of, counts_of
+from crdtmem.limits import SEARCH_COUNT_MAX
 from crdtmem.search.query import Query, Term, columns_of, match_of
 from crdtmem.search.ranking import Candidate
 from crdtmem.search.scopes import Place, Searched
@@ -22,8 +22,9 @@ from crdtmem.store.search import (
     slot_file,
     tokens_of,
 )
+from crdtmem.tokens import TextTokens
 
-__all__ = ["Found", "find_candidates"]
+__all__ = ["Found", "count_of", "find_candidates"]
 
 
 class Found(NamedTuple):
@@ -137,7 +138,7 @@ def _evaluated(rows: Iterator[_Row], query: Query) -> tuple[list[Candidate], Tot
         tokens = tokens_of(part.text)
         count += 1
         length += len(tokens.w)
-        counts = counts_of(terms, tokens)
+        counts = _counts_of(terms, tokens)
         if any(counts):
             is_excluded = any(count_of(term, tokens) for term in excluded)
             candidates.append(
@@ -152,3 +153,34 @@ def _evaluated(rows: Iterator[_Row], query: Query) -> tuple[list[Candidate], Tot
                 )
             )
     return candidates, Totals(count, length)
+
+
+def _counts_of(terms: Sequence[Term], tokens: TextTokens) -> bytes:
+    """Return how often each term occurs, a byte each; see count_of."""
+    return bytes([count_of(term, tokens) for term in terms])
+
+
+def count_of(term: Term, tokens: TextTokens) -> int:
+    """Return how often a term occurs, at most SEARCH_COUNT_MAX.
+
+    Among the words or among the joined identifiers, whichever is more.
+    """
+    found = _in_words(term, tokens.w)
+    if term.joined and tokens.x:
+        found = max(
+            found, _in_words(Term((term.joined,), "", term.is_prefix), tokens.x)
+        )
+    return min(found, SEARCH_COUNT_MAX)
+
+
+def _in_words(term: Term, words: tuple[str, ...]) -> int:
+    *first, last = term.words
+    if term.is_prefix:
+        ends = [i for i, word in enumerate(words) if word.startswith(last)]
+    elif not first:
+        return words.count(last)
+    else:
+        ends = [i for i, word in enumerate(words) if word == last]
+    before = tuple(first)
+    size = len(before)
+    return sum(1 for i in ends if i >= size and words[i - size : i] == before)

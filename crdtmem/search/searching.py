@@ -18,6 +18,7 @@ from crdtmem.limits import (
     SEARCH_SNIPPET_LEAST_UNITS,
     SEARCH_SNIPPET_MOST_UNITS,
     SEARCH_SNIPPET_UNITS,
+    UINT_MAX,
 )
 from crdtmem.model import UNSET, Unset
 from crdtmem.models import Scope
@@ -36,6 +37,7 @@ from crdtmem.search.scopes import (
 )
 from crdtmem.search.snippets import places_of, snippet
 from crdtmem.search.values import (
+    IndexReport,
     Kind,
     Mode,
     SearchHit,
@@ -44,16 +46,17 @@ from crdtmem.search.values import (
     Sort,
 )
 from crdtmem.session import Session
+from crdtmem.sets import recording
 from crdtmem.sets.arguments import checked_filters
 from crdtmem.sets.reading import filter_item, item_view
 from crdtmem.sets.values import Binding
 from crdtmem.store.connection import Connection
-from crdtmem.store.indexing import index_quietly
+from crdtmem.store.indexing import count_pending, index_pending, index_quietly
 from crdtmem.store.search import slot_file
 from crdtmem.store.sets import ItemRow, find_items
 from crdtmem.views import iso_time
 
-__all__ = ["search_items", "search_slots"]
+__all__ = ["index_texts", "search_items", "search_slots"]
 
 _Choice = TypeVar("_Choice", bound=str)
 
@@ -122,16 +125,20 @@ def search_items(
     binding: Binding,
     query: str,
     *,
-    sets: Sequence[str] | None = None,
+    sets: Sequence[str] | None,
+    limit: int,
+    filters: Mapping[str, Any] | None,
+    mode: Mode,
+    sort: Sort,
+    semantic: bool | Unset,
+    snippet: int,
     slots: bool = False,
-    limit: int = SEARCH_ROWS,
-    filters: Mapping[str, Any] | None = None,
-    mode: Mode = "auto",
-    sort: Sort = "relevance",
-    semantic: bool | Unset = UNSET,
-    snippet: int = SEARCH_SNIPPET_UNITS,
+    recorded: str | None = None,
 ) -> SearchResult:
-    """Return items of a key's sets that hold words; see BoundMemory.search.
+    """Return items of a key's sets that hold words, and record that they were sought.
+
+    See ``BoundMemory.search``; ``recorded`` is the one set of a handle, whose search is
+    recorded also where nothing was found.
 
     Raises:
         InvalidArgumentError: If an argument is malformed; ``empty-query``.
@@ -149,7 +156,30 @@ def search_items(
             found = found.joined(slots_in(connection, session, binding.scope, None))
         return found
 
-    return _search(session, searched, wanted)
+    result = _search(session, searched, wanted)
+    hits: dict[str, list[SearchHit]] = {} if recorded is None else {recorded: []}
+    for hit in result.hits:
+        if hit.kind == "item":
+            hits.setdefault(hit.label, []).append(hit)
+    recording.searched(session, binding, query, hits)
+    return result
+
+
+def index_texts(session: Session, rows: int, vectors: int) -> IndexReport:
+    """Index texts that have changed; see Memory.index.
+
+    Raises:
+        InvalidArgumentError: If an argument is malformed.
+        StoreError: If the lock is not had in time, or the store is for reading.
+
+    """
+    most = checked_count(rows, "rows", UINT_MAX, 0)
+    checked_count(vectors, "vectors", UINT_MAX, 0)
+    store = session.store
+    done = index_pending(store, most, wait_s=store.busy_timeout_s)
+    with store.reading() as connection:
+        pending = count_pending(connection)
+    return IndexReport(indexed=done, pending=pending, embedded=0, unembedded=0)
 
 
 def _search(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from crdtmem.doc.text_form import lone_surrogate, units_of
+from crdtmem.doc.text_form import bytes_of, lone_surrogate, units_of
 from crdtmem.errors import InvalidArgumentError, SetLimitError
 from crdtmem.filters import check, checked_metadata
 from crdtmem.limits import (
@@ -204,7 +204,7 @@ def require_call_size(items: Iterable[NewItem], argument: str) -> None:
         InvalidArgumentError: ``too-many``.
 
     """
-    sizes = [(_bytes_of(item.text), _bytes_of(item.meta)) for item in items]
+    sizes = [(bytes_of(item.text), bytes_of(item.meta)) for item in items]
     total = sum(map(sum, sizes))
     # One that is too large by itself is refused as such, with the limits of the set.
     is_each_fine = all(
@@ -230,7 +230,7 @@ def require_item_size(item: NewItem) -> None:
             limit=ITEM_TEXT_UNITS,
             unit="UTF-16 units",
         )
-    size = _bytes_of(item.meta)
+    size = bytes_of(item.meta)
     if size > METADATA_BYTES:
         raise SetLimitError(
             code="metadata-too-large",
@@ -314,7 +314,3 @@ def _with_times_as_text(value: object, level: int) -> Any:
     if isinstance(value, list):
         return [_with_times_as_text(one, level + 1) for one in value]
     return value
-
-
-def _bytes_of(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())

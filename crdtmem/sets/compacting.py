@@ -49,12 +49,7 @@ from crdtmem.sets.values import (
 from crdtmem.sets.writing import SetWrite, new_ids, replayed, set_write
 from crdtmem.store.connection import Connection
 from crdtmem.store.set_history import prune_archives
-from crdtmem.store.set_write import (
-    NewVersion,
-    SetChange,
-    claim_set,
-    release_claim,
-)
+from crdtmem.store.set_write import NewVersion, SetChange, claim_set, release_claim
 from crdtmem.store.sets import (
     ItemRow,
     SetRow,

@@ -229,17 +229,17 @@ class MemorySet:
             filters: Which items count at all.
             mode: With all the words, with any, or first the ones and then the others.
             sort: By relevance, or the newest first.
-            semantic: Use the embedder; by default if there is one.
+            semantic: For an embedder to come; True is refused (``no-embedder``).
             snippet: Length of what a hit shows, 20 to 300 UTF-16 units.
 
         Raises:
             InvalidArgumentError: If an argument is malformed; ``empty-query``.
 
         """
-        from crdtmem.sets.searching import search_bound  # noqa: PLC0415 - see the module
+        from crdtmem.search.searching import search_items  # noqa: PLC0415 - see the module
 
         place = self._ready()
-        return search_bound(
+        return search_items(
             place.session,
             place.binding,
             query,

@@ -73,10 +73,10 @@ class Observations:
             ):
                 self._dropped += len(self._take(next(iter(self._lists))))
 
-    def drop(self, count: int = 1) -> None:
-        """Count records that could not be kept."""
+    def drop(self) -> None:
+        """Count a record that could not be kept."""
         with self._lock:
-            self._dropped += count
+            self._dropped += 1
 
     def drain(self, place: ObservedPlace) -> list[Observation]:
         """Return a list and forget it."""

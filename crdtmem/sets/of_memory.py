@@ -120,7 +120,7 @@ class SetVerbs:
             limit: How many, 1 to 1,000.
             mode: With all the words, with any, or first the ones and then the others.
             sort: By relevance, or the newest first.
-            semantic: Use the embedder; by default if there is one.
+            semantic: For an embedder to come; True is refused (``no-embedder``).
             snippet: Length of what a hit shows, 20 to 300 UTF-16 units.
 
         Raises:
@@ -128,9 +128,7 @@ class SetVerbs:
             SlotNotFoundError: If the slot of a history or an archive is not there.
 
         """
-        from crdtmem.search.searching import (  # noqa: PLC0415 - see the module
-            search_slots,
-        )
+        from crdtmem.search.searching import search_slots  # noqa: PLC0415 - see the module
 
         return search_slots(
             self._session,
@@ -154,14 +152,14 @@ class SetVerbs:
 
         Args:
             rows: How many texts to index at most.
-            vectors: How many texts to embed at most, where there is an embedder.
+            vectors: For an embedder to come; nothing is embedded yet.
 
         Raises:
             InvalidArgumentError: If an argument is malformed.
             StoreError: If the lock was not had in time, or the store is for reading.
 
         """
-        from crdtmem.search.updating import index_texts  # noqa: PLC0415 - see the module
+        from crdtmem.search.searching import index_texts  # noqa: PLC0415 - see the module
 
         return index_texts(self._session, rows, vectors)
 

@@ -12,12 +12,7 @@ from crdtmem.arguments import checked_count
 from crdtmem.errors import InvalidArgumentError
 from crdtmem.filters import FilterItem, matches, metadata_of
 from crdtmem.headroom import percent_used
-from crdtmem.limits import (
-    SET_ITEMS_MAX,
-    SET_SIZE_UNITS,
-    SET_STATE_BYTES,
-    SETS_MAX,
-)
+from crdtmem.limits import SET_ITEMS_MAX, SET_SIZE_UNITS, SET_STATE_BYTES, SETS_MAX
 from crdtmem.models import UNSET, Scope, Unset
 from crdtmem.partition import decode_key, encode_key, short_form
 from crdtmem.scope import namespace_of, parse_scope

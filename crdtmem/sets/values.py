@@ -7,10 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from crdtmem.limits import (
-    COMPACTION_ARCHIVE_DAYS,
-    COMPACTION_CAPACITY_ROWS,
-)
+from crdtmem.limits import COMPACTION_ARCHIVE_DAYS, COMPACTION_CAPACITY_ROWS
 from crdtmem.model import UNSET, Model, Unset
 from crdtmem.scope import Scope
 

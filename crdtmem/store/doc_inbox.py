@@ -123,11 +123,6 @@ class DocInbox(ABC, Generic[_Doc]):
             connection, namespace, self.kind, name
         )
 
-    @property
-    def shown_name(self) -> str:
-        """What people call it."""
-        return self._name
-
     def take(self, batch: Sequence[Incoming]) -> int:
         """Apply a batch and return how many of its records were taken.
 

@@ -43,12 +43,7 @@ from crdtmem.store.placement import check_modes, check_placement
 from crdtmem.store.repair import quarantine_strays, repair_slot
 from crdtmem.store.rows import SlotRow
 from crdtmem.store.schema import APPLICATION_ID, MIGRATIONS, is_current
-from crdtmem.store.set_doctor import (
-    inspect_set,
-    names_of_set,
-    repair_set,
-    set_docs_in,
-)
+from crdtmem.store.set_doctor import inspect_set, names_of_set, repair_set, set_docs_in
 from crdtmem.store.sets import set_of_doc
 from crdtmem.store.store import Store
 

@@ -66,7 +66,6 @@ def events_of(
     kinds: Sequence[str] = (),
     namespace: str | None = None,
     label: str | None = None,
-    after: int = 0,
     limit: int = 50,
 ) -> list[EventRow]:
     """Return the newest events, oldest first.
@@ -76,19 +75,17 @@ def events_of(
         kinds: Only these; all where empty.
         namespace: Only of this one.
         label: Only of this slot.
-        after: Only those behind this number.
         limit: At most so many.
 
     """
     rows = connection.execute(
         "SELECT event, at_ms, kind, namespace, label, details FROM event"
-        " WHERE event > :after AND (:kinds = '[]' OR kind IN"
+        " WHERE (:kinds = '[]' OR kind IN"
         " (SELECT value FROM json_each(:kinds)))"
         " AND (:namespace IS NULL OR namespace = :namespace)"
         " AND (:label IS NULL OR label = :label)"
         " ORDER BY event DESC LIMIT :limit",
         {
-            "after": after,
             "kinds": json.dumps(list(kinds)),
             "namespace": namespace,
             "label": label,

@@ -11,11 +11,13 @@ __all__ = [
     "entry_of_rev",
     "link_redo",
     "mark_undone",
+    "place_bounds",
     "prune_entries",
 ]
 
 
-def _bounds(doc: int) -> dict[str, int]:
+def place_bounds(doc: int) -> dict[str, int]:
+    """Return between which places the entries of a doc stand."""
     return {"low": doc << PLACE_BITS, "high": (doc + 1) << PLACE_BITS}
 
 
@@ -37,7 +39,7 @@ def entries_of(
     limit: int = -1,
 ) -> list[EntryRow]:
     """Return a doc's entries, newest first; ``before`` is a place, exclusive."""
-    bounds = _bounds(doc)
+    bounds = place_bounds(doc)
     if before is not None:
         bounds["high"] = before
     rows = connection.execute(
@@ -62,7 +64,7 @@ def entry_of_rev(connection: apsw.Connection, doc: int, rev: int) -> EntryRow | 
     for row in connection.execute(
         "SELECT * FROM history WHERE place >= :low AND place < :high AND rev = :rev"
         " ORDER BY place DESC LIMIT 1",
-        {**_bounds(doc), "rev": rev},
+        {**place_bounds(doc), "rev": rev},
     ):
         return EntryRow(*row)
     return None
@@ -90,5 +92,5 @@ def prune_entries(connection: apsw.Connection, doc: int, keep: int) -> None:
         "DELETE FROM history WHERE place >= :low AND place <= coalesce((SELECT place"
         " FROM history WHERE place >= :low AND place < :high"
         " ORDER BY place DESC LIMIT 1 OFFSET :keep), -1)",
-        {**_bounds(doc), "keep": keep},
+        {**place_bounds(doc), "keep": keep},
     )

@@ -10,13 +10,8 @@ from crdtmem.errors import DocError, SlotQuarantinedError, UpdateRejectedError
 from crdtmem.protocol.envelopes import StateEnvelope, Write, read_undo_targets
 from crdtmem.protocol.records import DocKind
 from crdtmem.scope import LABEL_PATTERN, PROJECT_ID_PATTERN
-from crdtmem.store.condensed import (
-    mark_undone_passes,
-    read_condense_note,
-    take_pass,
-)
+from crdtmem.store.condensed import mark_undone_passes, read_condense_note, take_pass
 from crdtmem.store.doc_inbox import (
-    REFUSALS,
     SHOWN_LANES,
     DocInbox,
     Incoming,
@@ -31,7 +26,7 @@ from crdtmem.store.slots import empty_slot, find_slot, save_slot
 from crdtmem.store.states import MergedState, merge_state, save_state
 from crdtmem.store.write import Change
 
-__all__ = ["REFUSALS", "SHOWN_LANES", "Inbox", "Incoming"]
+__all__ = ["Inbox"]
 
 
 class Inbox(DocInbox[SlotDoc]):

@@ -15,15 +15,10 @@ from crdtmem.errors import CrdtmemError
 from crdtmem.headroom import content_hash
 from crdtmem.protocol.records import DocKind
 from crdtmem.store.audit import lanes_of
+from crdtmem.store.doc_inbox import SHOWN_LANES
 from crdtmem.store.documents import load_doc
 from crdtmem.store.history import entries_of
-from crdtmem.store.inbox import SHOWN_LANES
-from crdtmem.store.log import (
-    WITHIN_STATE,
-    Checkpoint,
-    load_checkpoint,
-    log_of,
-)
+from crdtmem.store.log import WITHIN_STATE, Checkpoint, load_checkpoint, log_of
 from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, SlotRow
 from crdtmem.store.sets import SetRow
 from crdtmem.store.write import with_meta

@@ -8,13 +8,15 @@ slot that changed. The cursor moves in the same transaction.
 A record that is refused makes its doc *held* from there on: it is kept with the rule
 that it breaks, and what comes for the doc later waits behind it, as what comes for a
 doc does that waits for acknowledgements. Everything else goes on, local writes of the
-doc included. ``retry_held`` lets a doc try again.
+doc included. ``take_held`` lets a doc try again.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from crdtmem.doc.items import names_of
 from crdtmem.errors import ProtocolError, RecordMalformedError
 from crdtmem.protocol.envelopes import (
     KeyNotice,
@@ -26,10 +28,12 @@ from crdtmem.protocol.envelopes import (
 from crdtmem.protocol.messages import Form, Item
 from crdtmem.protocol.records import (
     NO_DOC_TAG,
+    DocKind,
     Header,
     RecordKind,
     parse_header,
 )
+from crdtmem.scope import LABEL_PATTERN
 from crdtmem.store.doc_inbox import REFUSALS, DocInbox, Incoming
 from crdtmem.store.holding import (
     NO_DOC,
@@ -42,7 +46,7 @@ from crdtmem.store.holding import (
     ready_docs,
     release_held,
 )
-from crdtmem.store.kinds import check_name, inbox_for
+from crdtmem.store.inbox import Inbox
 from crdtmem.store.links import Link, add_alarm, link_in, tag_of
 from crdtmem.store.progress import (
     NOT_SEEN,
@@ -61,19 +65,14 @@ from crdtmem.store.progress import (
 from crdtmem.store.receipts import check_receipt
 from crdtmem.store.records import open_payload
 from crdtmem.store.rotation import note_key
+from crdtmem.store.set_inbox import SetInbox
 from crdtmem.store.states import has_unsent
 from crdtmem.store.write import Transaction
 
 if TYPE_CHECKING:
     from crdtmem.store.store import Store
 
-__all__ = [
-    "IntakeReport",
-    "apply_items",
-    "retry_held",
-    "take_held",
-    "take_unlocked",
-]
+__all__ = ["IntakeReport", "apply_items", "inbox_for", "take_held", "take_unlocked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +83,12 @@ class IntakeReport:
         cursor: The link's cursor after it.
         applied: Records whose content is in their docs now; also such as had waited.
         skipped: Records that needed nothing: own, seen, covered, of other kinds.
-        quarantined: Records that were refused, or wait behind others.
-        labels: Slots and sets that may have changed.
 
     """
 
     cursor: int
     applied: int
     skipped: int
-    quarantined: int
-    labels: tuple[str, ...]
 
 
 def apply_items(
@@ -129,25 +124,16 @@ def apply_items(
         return intake.report(len(places))
 
 
-def retry_held(store: "Store", link: Link, doc: int) -> int:
+def take_held(transaction: Transaction, store: "Store", link: Link, doc: int) -> int:
     """Try a doc's held records again, in their order; return how many still wait.
 
     Args:
+        transaction: Of the caller.
         store: The store.
-        link: The link.
+        link: As it is now.
         doc: Its number; 0 for the records that do not tell which doc they are of.
 
-    Raises:
-        LinkChangedError: If the store has other ids by now.
-        LinkNotFoundError: If the link was removed.
-
     """
-    with store.writing() as transaction:
-        return take_held(transaction, store, link_in(transaction, link), doc)
-
-
-def take_held(transaction: Transaction, store: "Store", link: Link, doc: int) -> int:
-    """Do what retry_held does within a transaction; the link is as it is now."""
     _Intake(transaction, store, link).retry(doc)
     return count_held(transaction.connection, link, doc)
 
@@ -200,7 +186,6 @@ class _Intake:
         self._connection = transaction.connection
         self._inboxes: dict[tuple[int, str], DocInbox[Any]] = {}
         self._opened: dict[int, list[_Opened]] = {}
-        self._labels: set[str] = set()
         self._applied = 0
         self._skipped = 0
 
@@ -249,18 +234,8 @@ class _Intake:
 
     def report(self, count: int) -> IntakeReport:
         """Return what became of so many items."""
-        before = self.link.cursor.seq
-        quarantined = self._connection.execute(
-            "SELECT count(*) FROM held WHERE link = :link AND seq > :before",
-            {"link": self.link.link, "before": before},
-        ).get
-        return IntakeReport(
-            cursor=before + count,
-            applied=self._applied,
-            skipped=self._skipped,
-            quarantined=int(quarantined),
-            labels=tuple(sorted(self._labels)),
-        )
+        cursor = self.link.cursor.seq + count
+        return IntakeReport(cursor, applied=self._applied, skipped=self._skipped)
 
     # -- sorting
 
@@ -371,9 +346,7 @@ class _Intake:
                 break
             batch.append(one.incoming)
         taken, code = self._fit(batch)
-        if taken:
-            self._applied += taken
-            self._labels.add(self._inbox(batch[0].envelope).shown_name)
+        self._applied += taken
         rest = opened[taken:]
         return rest, code or (rest[0].code if rest else "")
 
@@ -417,5 +390,32 @@ def _envelope_in(
     if tag_of(link, envelope.doc_kind, envelope.name) != header.doc_tag:
         message = f"the tag {header.doc_tag.hex()} is not that of its doc"
         raise ProtocolError(message, code="tag-mismatch")
-    check_name(envelope)
+    _check_name(envelope)
     return envelope
+
+
+def _check_name(envelope: UpdateEnvelope | StateEnvelope) -> None:
+    """Check that a record is of a doc that there may be.
+
+    Raises:
+        ProtocolError: ``invalid-label`` or ``invalid-name`` if none is called so.
+
+    """
+    name, is_slot = envelope.name, envelope.doc_kind == DocKind.SLOT
+    if is_slot and not re.fullmatch(LABEL_PATTERN, name):
+        message = f"{len(name)} characters that are no label"
+        raise ProtocolError(message, code="invalid-label")
+    if not is_slot and names_of(name) is None:
+        message = f"{len(name)} characters that name no set"
+        raise ProtocolError(message, code="invalid-name")
+
+
+def inbox_for(
+    transaction: Transaction,
+    store: "Store",
+    namespace: str,
+    envelope: UpdateEnvelope | StateEnvelope,
+) -> DocInbox[Any]:
+    """Return the way in for the doc of a record, as it was decoded."""
+    kind = Inbox if envelope.doc_kind == DocKind.SLOT else SetInbox
+    return kind(transaction, store, namespace, envelope.name)

@@ -50,10 +50,7 @@ def has_links(connection: apsw.Connection) -> bool:
 
 def link_reports(connection: apsw.Connection) -> list[LinkReport]:
     """Return a report of each link, oldest first."""
-    from crdtmem.store.links import (  # noqa: PLC0415 - slow to load, and only for those with links
-        count_unsent,
-        links_in,
-    )
+    from crdtmem.store.links import count_unsent, links_in  # noqa: PLC0415 - slow to load, and only for those with links
 
     return [
         _report(connection, link, count_unsent(connection, link))

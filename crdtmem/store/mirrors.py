@@ -379,14 +379,11 @@ def prune_texts(
         let_pin_go(connection, pin)
 
 
-def retired_of(
-    connection: apsw.Connection, mirror: str, name: str | None = None
-) -> list[RetiredRow]:
-    """Return the files that were swapped out, oldest first; of one name, or all."""
+def retired_of(connection: apsw.Connection, mirror: str) -> list[RetiredRow]:
+    """Return the files that were swapped out, oldest first."""
     rows = connection.execute(
-        "SELECT * FROM mirror_retired WHERE mirror = :mirror"
-        " AND (:name IS NULL OR name = :name) ORDER BY number",
-        {"mirror": mirror, "name": name},
+        "SELECT * FROM mirror_retired WHERE mirror = :mirror ORDER BY number",
+        {"mirror": mirror},
     )
     return [
         RetiredRow._make((*head, zlib.decompress(base), pin, at_ms))

@@ -11,11 +11,7 @@ from typing import Any
 
 import apsw
 
-from crdtmem.errors import (
-    CrdtmemError,
-    LocalProtocolError,
-    RemoteProtocolError,
-)
+from crdtmem.errors import CrdtmemError, LocalProtocolError, RemoteProtocolError
 from crdtmem.limits import (
     DOC_NAME_BYTES,
     LANE_BYTES,
@@ -29,14 +25,8 @@ from crdtmem.limits import (
     UNSEALED_SCAN_ROWS,
     WRITES_PER_RECORD_MAX,
 )
-from crdtmem.protocol.envelopes import (
-    UpdateEnvelope,
-)
-from crdtmem.protocol.records import (
-    HEADER_BYTES,
-    RecordKind,
-    parse_header,
-)
+from crdtmem.protocol.envelopes import UpdateEnvelope
+from crdtmem.protocol.records import HEADER_BYTES, RecordKind, parse_header
 from crdtmem.store.links import (
     Link,
     UnsentCounts,
@@ -48,12 +38,7 @@ from crdtmem.store.links import (
 )
 from crdtmem.store.log import WITHIN_STATE, require_intact
 from crdtmem.store.receipts import seal_receipt
-from crdtmem.store.records import (
-    SealedDoc,
-    durable_writing,
-    put_record,
-    write_of,
-)
+from crdtmem.store.records import SealedDoc, durable_writing, put_record, write_of
 from crdtmem.store.rotation import announce_key
 from crdtmem.store.rows import LogRow
 from crdtmem.store.states import make_state

@@ -31,8 +31,9 @@ from crdtmem.limits import MAX_SIZE_UNITS
 from crdtmem.protocol.records import DocKind
 from crdtmem.scope import LABEL_PATTERN, PROJECT_ID_PATTERN
 from crdtmem.store.audit import lanes_of
+from crdtmem.store.doc_inbox import SHOWN_LANES
 from crdtmem.store.documents import catch_up, load_doc
-from crdtmem.store.inbox import SHOWN_LANES
+from crdtmem.store.history import place_bounds
 from crdtmem.store.inspection import (
     DAMAGE,
     audit_at,
@@ -41,7 +42,7 @@ from crdtmem.store.inspection import (
     is_text_intact,
 )
 from crdtmem.store.log import Checkpoint, load_checkpoint, save_checkpoint
-from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, LogRow, SlotRow
+from crdtmem.store.rows import AuditRow, EntryRow, LogRow, SlotRow
 from crdtmem.store.slots import save_slot
 from crdtmem.store.write import MARK_BYTES, Change, Transaction, with_meta
 from crdtmem.textdiff import diff_lines
@@ -248,12 +249,8 @@ def _part_from_records(connection: apsw.Connection, doc: int, first_lsn: int) ->
     connection.execute(
         "UPDATE history SET is_imported = 1"
         " WHERE place >= :low AND place < :high AND first_lsn >= :first",
-        {**_bounds(doc), "first": first_lsn},
+        {**place_bounds(doc), "first": first_lsn},
     )
-
-
-def _bounds(doc: int) -> dict[str, int]:
-    return {"low": doc << PLACE_BITS, "high": (doc + 1) << PLACE_BITS}
 
 
 def _write(
@@ -460,7 +457,7 @@ def _readable_entries(connection: apsw.Connection, doc: int) -> list[EntryRow]:
         " CAST(lane AS BLOB), rev, CAST(file AS BLOB), CAST(hash AS BLOB), size,"
         " is_imported, undone_by, undoes, living FROM history"
         " WHERE place >= :low AND place < :high ORDER BY place DESC",
-        _bounds(doc),
+        place_bounds(doc),
     )
     return [EntryRow(*map(_readable, row)) for row in rows]
 

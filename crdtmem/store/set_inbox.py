@@ -32,12 +32,6 @@ class SetInbox(DocInbox[ItemsDoc]):
     kind = DocKind.MEMORY_SET
     _before: SetRow | None = None
 
-    @property
-    def shown_name(self) -> str:
-        """What people call it: the set's name, or the doc's where it is not known."""
-        row = set_of_doc(self._tx.connection, self.doc)
-        return (row.name if row is not None else "") or self._name
-
     def _open(self) -> ItemsDoc:
         if names_of(self._name) is None:
             raise DocError(f"{len(self._name)} characters that name no set")

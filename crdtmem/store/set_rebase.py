@@ -27,12 +27,7 @@ from crdtmem.store.rows import LogRow
 from crdtmem.store.set_docs import set_document
 from crdtmem.store.set_history import ItemCommit
 from crdtmem.store.set_rows import take_members
-from crdtmem.store.set_write import (
-    divided,
-    finish_set,
-    set_for_writing,
-    write_members,
-)
+from crdtmem.store.set_write import divided, finish_set, set_for_writing, write_members
 from crdtmem.store.sets import SetRow, set_of_doc
 from crdtmem.store.write import Transaction
 

@@ -21,7 +21,6 @@ __all__ = [
     "SetRow",
     "VersionRow",
     "all_items",
-    "archived",
     "count_sets",
     "find_items",
     "find_set",
@@ -372,17 +371,6 @@ def item_from(doc: int, item: str, old: str) -> ItemRow | None:
 def oldest_rev(row: SetRow) -> int:
     """Return the first rev from which on the whole history is kept."""
     return max(row.oldest_rev, 1)
-
-
-def archived(connection: apsw.Connection, doc: int, pass_id: bytes) -> list[ItemRow]:
-    """Return the originals that a compaction took out, oldest first."""
-    rows = connection.execute(
-        "SELECT id, old FROM item_archive WHERE doc = :doc AND pass = :pass",
-        {"doc": doc, "pass": pass_id},
-    )
-    found = (item_from(doc, item_id, old) for item_id, old in rows)
-    items = [item for item in found if item is not None]
-    return sorted(items, key=lambda item: (item.created_ms, item.id))
 
 
 _NEWEST_ITEMS = (

@@ -23,11 +23,7 @@ from crdtmem.doc.document import Document
 from crdtmem.doc.slot_doc import SlotDoc, genesis_update
 from crdtmem.doc.text_form import units_of, view_of
 from crdtmem.doc.trace import Trace
-from crdtmem.errors import (
-    DocError,
-    ProtocolError,
-    SlotQuarantinedError,
-)
+from crdtmem.errors import DocError, ProtocolError, SlotQuarantinedError
 from crdtmem.headroom import content_hash
 from crdtmem.limits import (
     DOCS_CACHED_MAX,
@@ -39,13 +35,7 @@ from crdtmem.protocol.records import DocKind, genesis_client_id
 from crdtmem.store.about import about_store
 from crdtmem.store.audit import add_audit
 from crdtmem.store.context import new_replica_id
-from crdtmem.store.documents import (
-    SLOT_LOADING,
-    Loading,
-    squash,
-    trace_from,
-    writer_id,
-)
+from crdtmem.store.documents import SLOT_LOADING, Loading, squash, trace_from, writer_id
 from crdtmem.store.history import add_entry, entries_of, prune_entries
 from crdtmem.store.log import (
     append_row,
@@ -61,12 +51,7 @@ from crdtmem.store.log import (
 from crdtmem.store.rows import PLACE_BITS, AuditRow, EntryRow, LogRow, SlotRow
 from crdtmem.store.set_docs import quarantine_set, squash_set
 from crdtmem.store.sets import SetRow
-from crdtmem.store.slots import (
-    empty_slot,
-    find_slot,
-    quarantine_slot,
-    save_slot,
-)
+from crdtmem.store.slots import empty_slot, find_slot, quarantine_slot, save_slot
 
 if TYPE_CHECKING:
     from crdtmem.store.store import Store

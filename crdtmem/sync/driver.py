@@ -11,11 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random, SystemRandom
 
-from crdtmem.errors import (
-    LinkNotFoundError,
-    RelayRefusedError,
-    RelayUnreachableError,
-)
+from crdtmem.errors import LinkNotFoundError, RelayRefusedError, RelayUnreachableError
 from crdtmem.limits import SYNC_LINKS_POLL_S
 from crdtmem.sealing import Keyring
 from crdtmem.store.links import Link, find_link, links_of

@@ -32,7 +32,7 @@ from crdtmem.protocol.client_events import (
     Welcomed,
 )
 from crdtmem.protocol.closes import Close
-from crdtmem.protocol.messages import Joined as JoinedMessage, JoinFlag
+from crdtmem.protocol.messages import JoinFlag, Presence
 from crdtmem.store.links import Link, add_alarm, find_link
 from crdtmem.store.outbox import refuse, unsent_counts
 from crdtmem.store.rejoin import (
@@ -350,7 +350,7 @@ class Engine:
             case Closed():
                 self._on_closed(event)
             case PresenceChanged():
-                self._on_presence(self._namespaces[event.namespace], event)
+                self._on_presence(self._namespaces[event.namespace], event.presence)
             case _:
                 self._on_namespace(self._namespaces[event.namespace], event)
 
@@ -373,11 +373,11 @@ class Engine:
                 namespace.is_stopped = True
                 namespace.leave(Fault(event.code, event.text, is_permanent=True))
 
-    def _on_presence(self, namespace: Namespace, event: PresenceChanged) -> None:
-        namespace.presences.pop(event.replica_id, None)
-        found = opened_presence(namespace.link, event) if event.ttl_ms else None
+    def _on_presence(self, namespace: Namespace, presence: Presence) -> None:
+        namespace.presences.pop(presence.replica_id, None)
+        found = opened_presence(namespace.link, presence) if presence.ttl_ms else None
         if found is not None:
-            namespace.presences[event.replica_id] = found
+            namespace.presences[presence.replica_id] = found
 
     def _named(self, namespace: str) -> Namespace:
         for known in self._namespaces.values():
@@ -409,17 +409,7 @@ class Engine:
         outcome = accept_join(
             self._store,
             namespace.link,
-            JoinedMessage(
-                joined.namespace,
-                joined.ns_no,
-                joined.scopes,
-                joined.head,
-                joined.floor,
-                joined.resume_seq,
-                joined.resume_chain,
-                joined.own_max,
-                joined.own_id,
-            ),
+            joined.answer,
             relay_id=self._relay_id,
             epoch=self._epoch,
             is_rewound=joined.is_rewound,

@@ -125,10 +125,10 @@ class Namespace:
         """Begin anew from where the relay said."""
         self.leave(None)
         self.is_joined = True
-        self.scopes = joined.scopes
-        self.join_head = joined.head
-        self.cursor = joined.resume_seq
-        self.sent = joined.own_max
+        self.scopes = joined.answer.scopes
+        self.join_head = joined.answer.head
+        self.cursor = joined.answer.resume_seq
+        self.sent = joined.answer.own_max
         self.is_shut = joined.is_rewound
         self.is_dirty = self.has_offer = True
         self.is_window_full = False

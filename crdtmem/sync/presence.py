@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from crdtmem.errors import KeyMissingError, LocalProtocolError
 from crdtmem.limits import PRESENCE_BYTES
-from crdtmem.protocol.client_events import PresenceChanged
+from crdtmem.protocol.messages import Presence
 from crdtmem.sealing import PRESENCE_SEAL_BYTES, RANDOM_BYTES, PresencePlace
 from crdtmem.store.links import Link
 
@@ -47,10 +47,10 @@ def presence_seal(
     return seal
 
 
-def opened_presence(link: Link, event: PresenceChanged) -> bytes | None:
+def opened_presence(link: Link, presence: Presence) -> bytes | None:
     """Return what another store is at; None if it is not for this one to read."""
     if not link.is_encrypted:
-        return event.blob
-    place = PresencePlace(event.replica_id, event.incarnation, event.counter)
+        return presence.blob
+    place = PresencePlace(presence.replica_id, presence.incarnation, presence.counter)
     sealer = link.sealer
-    return None if sealer is None else sealer.open_presence(place, event.blob)
+    return None if sealer is None else sealer.open_presence(place, presence.blob)

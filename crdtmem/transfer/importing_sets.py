@@ -20,12 +20,7 @@ from crdtmem.store.connection import Connection
 from crdtmem.store.requests import StoredRequest, find_request, keep_request
 from crdtmem.store.set_write import NewVersion, SetChange
 from crdtmem.store.sets import ItemRow, SetRow, find_items, find_set, history_of
-from crdtmem.transfer.item_records import (
-    ItemRecord,
-    SetKey,
-    derived_ids,
-    suffix_of,
-)
+from crdtmem.transfer.item_records import ItemRecord, SetKey, derived_ids, suffix_of
 
 __all__ = ["import_sets"]
 

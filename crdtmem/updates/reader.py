@@ -45,7 +45,6 @@ class StructReader(Cursor, ABC):
         self.client = 0
         self.clients: dict[int, tuple[int, int]] = {}
         self.texts: list[str] = []
-        self.units = 0
         self.is_known = False
 
     @abstractmethod
@@ -157,9 +156,7 @@ class StructReader(Cursor, ABC):
     def _read_text(self) -> int:
         text = self.text()
         self.texts.append(text)
-        units = len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
-        self.units += units
-        return units
+        return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
     def _read_deletes(self) -> tuple[tuple[int, int, int], ...]:
         deletes = []

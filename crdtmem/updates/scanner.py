@@ -22,7 +22,6 @@ class Scan:
     Attributes:
         clients: First clock, and the clock after the last, of each client's structs.
         deletes: Client, first clock and length of each deleted range.
-        inserted_units: Length of the inserted text, in UTF-16 code units.
         text: The inserted text, in the order of the update and not of the document.
         is_known: Whether the state holds all structs already. Such an update is a
             repetition, to be skipped whole: deletes that it alone has aren't the
@@ -32,7 +31,6 @@ class Scan:
 
     clients: Mapping[int, tuple[int, int]]
     deletes: tuple[tuple[int, int, int], ...]
-    inserted_units: int
     text: str
     is_known: bool
 
@@ -74,7 +72,6 @@ def scan(
     return Scan(
         clients=reader.clients,
         deletes=deletes,
-        inserted_units=reader.units,
         text="".join(reader.texts),
         is_known=reader.is_known,
     )

@@ -12,11 +12,11 @@ import click
 
 from crdtmem.protocol.tokens import format_token
 from relay.auth import SCOPES, digest_of
-from relay.cli.copying import copy_place
 from relay.cli.places import (
     Place,
     add_token,
     check_log,
+    copy_place,
     end_token,
     place_of,
     tokens_of,

@@ -16,12 +16,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from crdtmem.limits import (
-    CONTROL_BYTES,
-    FRAME_BYTES,
-    HEAD_BYTES,
-    SEND_BUFFER_BYTES,
-)
+from crdtmem.limits import CONTROL_BYTES, FRAME_BYTES, HEAD_BYTES, SEND_BUFFER_BYTES
 from crdtmem.protocol.relaying import Grant
 from relay.http import Answer, Gate, RequestHead
 from relay.pacing import Progress

@@ -157,7 +157,7 @@ class Driver:
 
     def revoke(self, token_id: str) -> None:
         """Close all connections of a token that has been revoked."""
-        self._core.revoked(token_id, "token-revoked", self._loop.time())
+        self._core.revoked(token_id, self._loop.time())
         self._act()
 
     def drain(self) -> None:

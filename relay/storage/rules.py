@@ -6,11 +6,7 @@ storage itself tells a record that it has already from a fork of it.
 
 from dataclasses import dataclass
 
-from crdtmem.limits import (
-    DROP_GRACE_MS,
-    NAMESPACE_DOCS_MAX,
-    NAMESPACE_QUOTA_BYTES,
-)
+from crdtmem.limits import DROP_GRACE_MS, NAMESPACE_DOCS_MAX, NAMESPACE_QUOTA_BYTES
 from crdtmem.protocol.records import Header, RecordKind
 from crdtmem.protocol.relaying import Grant, Scope
 

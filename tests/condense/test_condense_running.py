@@ -1,4 +1,4 @@
-"""crdtmem.condense.running and previewing: a whole pass, whoever summarises."""
+"""crdtmem.condense.running: a whole pass, whoever summarises."""
 
 import logging
 import os

@@ -161,9 +161,9 @@ def test_a_file_is_read_up_to_the_longest_text_and_no_further(folder_fd, tmp_pat
 def test_a_part_of_a_file_is_read(tmp_path):
     (tmp_path / "a").write_bytes(b"0123456789")
     with open(tmp_path / "a", "rb") as file:
-        data, found = read_settled(file.fileno(), from_byte=3, limit_bytes=4)
+        data, found = read_settled(file.fileno(), limit_bytes=4)
 
-    assert (data, found.size) == (b"3456", 10)
+    assert (data, found.size) == (b"0123", 10)
 
 
 def test_a_file_of_any_length_is_read_whole_without_a_limit_taking_memory(tmp_path):

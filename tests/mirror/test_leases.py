@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from crdtmem.mirror import leases
-from crdtmem.mirror.leases import is_unwatched, leased, writers_of
+from crdtmem.mirror.leases import leased, writers_of
 from tests.killpoints import replace_function
 
 pytestmark = [
@@ -84,6 +84,11 @@ def writer(path):
     with writer.process:
         yield writer
         writer.process.kill()
+
+
+def is_unwatched(fd):
+    with leased(fd) as granted:
+        return granted
 
 
 def test_a_file_is_unwatched_only_while_nobody_has_it_open_for_writing(fd, writer):

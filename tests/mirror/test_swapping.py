@@ -92,8 +92,8 @@ def test_what_a_tool_writes_to_a_replaced_file_is_read_there(folder, tmp_path):
         done = folder.replace("a.md", "7")
         tool.write(b"late\n")
 
-    data, found = folder.read_swap(done.swap_name, 4, limit_bytes=LIMIT)
-    assert (data, found.size) == (b"late\n", 9)
+    data, found = folder.read_swap(done.swap_name, limit_bytes=LIMIT)
+    assert (data, found.size) == (b"old\nlate\n", 9)
     with folder.open_swap(done.swap_name) as fd:
         assert os.read(fd, 100) == b"old\nlate\n"
     assert (tmp_path / "a.md").read_bytes() == b"new\n"

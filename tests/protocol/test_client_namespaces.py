@@ -84,20 +84,7 @@ def test_a_joined_namespace_is_read_from_where_the_relay_resumes(cursor, answer)
     session = open_session()
     session.join(cursor)
 
-    assert give(session, answer) == [
-        Joined(
-            "team",
-            1,
-            15,
-            5,
-            answer.floor,
-            answer.resume_seq,
-            answer.resume_chain,
-            0,
-            wire.NO_RECORD_ID,
-            is_rewound=False,
-        )
-    ]
+    assert give(session, answer) == [Joined("team", answer, is_rewound=False)]
     assert session.head("team") == 5
     (event,) = give(session, records(answer.resume_seq + 1, 5))
     assert isinstance(event, RecordsReceived)
@@ -181,7 +168,7 @@ def test_no_put_goes_up_between_a_rewind_and_resume_puts():
     """C1"""
     session = open_session()
     session.join(replace(AT_3, seq=9))
-    assert give(session, wire.Rewind("team", 1, 5, 0)) == [RewindAsked("team", 1, 5, 0)]
+    assert give(session, wire.Rewind("team", 1, 5, 0)) == [RewindAsked("team")]
     assert session.put("team", LOG) == 0
     session.send_samples("team", [Sample(4, CHAIN[4]), Sample(2, CHAIN[2])])
     answer = joined(head=5, resume_seq=2, resume_chain=CHAIN[2], own_max=2)
@@ -205,7 +192,7 @@ def test_a_rewind_that_finds_no_sample_resumes_at_the_beginning():
 
     assert said(session) == [wire.Samples("team", ())]
     (event,) = give(session, joined(head=5))
-    assert (event.resume_seq, event.is_rewound) == (0, True)
+    assert (event.answer.resume_seq, event.is_rewound) == (0, True)
 
 
 def test_samples_are_sent_once_and_only_where_they_were_asked_for():

@@ -222,7 +222,7 @@ def test_r9_a_revoked_token_stores_and_hears_nothing_more(site):
     writer.put(1)
     writer.put(2)
     writer.messages.clear()
-    site.core.revoked("bbbbbbbbbb", "token-revoked", site.now)
+    site.core.revoked("bbbbbbbbbb", site.now)
     site.pump()
     site.release()
     other.put(1)
@@ -480,7 +480,7 @@ def test_r9_of_a_revoked_token_nobody_is_shown_who_is_gone(site):
         peer.send(presence_of(peer))
     for peer in (one, two):
         peer.messages.clear()
-    site.core.revoked("aaaaaaaaaa", "token-revoked", site.now)
+    site.core.revoked("aaaaaaaaaa", site.now)
     site.pump()
 
     for peer in (one, two):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from crdtmem.errors import InvalidArgumentError
-from crdtmem.search.evaluate import count_of
+from crdtmem.search.candidates import count_of
 from crdtmem.search.query import Query, parse_query
 from crdtmem.tokens import tokens
 from tests.conftest import PROFILE

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from crdtmem.doc.text_form import units_of
-from crdtmem.search.evaluate import count_of
+from crdtmem.search.candidates import count_of
 from crdtmem.search.query import parse_query
 from crdtmem.search.snippets import is_boundary, placed_tokens, places_of, snippet
 from crdtmem.tokens import tokens

@@ -165,6 +165,7 @@ def test_an_occurrence_is_a_number_or_all_or_not_given():
 def test_lines_are_two_numbers_in_order():
     assert checked_lines(None) is None
     assert [checked_lines(v) for v in ((1, 1), [2, 9])] == [(1, 1), (2, 9)]
+    assert refusal_of(checked_lines, [3, 1]).message.endswith("not [3, 1]")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from crdtmem.protocol.envelopes import UpdateEnvelope, Write, encode_envelope
 from crdtmem.protocol.records import DocKind, client_id
 from crdtmem.rewriting import with_lines
 from crdtmem.slot import Slot
-from crdtmem.store.exchange import Record, receive
+from tests.exchange import Record, receive
 from tests.replica import FOREIGN, insert_at_the_end
 
 HEADROOM = ("size", "sizeLimit", "free", "pctUsed", "rev", "contentHash")

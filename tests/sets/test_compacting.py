@@ -15,7 +15,7 @@ from crdtmem.limits import (
     METADATA_BYTES,
 )
 from crdtmem.store.set_write import claim_set
-from crdtmem.store.sets import archived
+from tests.store.set_writes import archived
 
 # Of a type that the callers of these were told not to use.
 WRONG: Any = 7

@@ -7,6 +7,8 @@ from crdtmem.protocol.records import (
     doc_tag,
 )
 from crdtmem.store.doctor import examine
+from crdtmem.store.intake import take_held
+from crdtmem.store.links import link_in
 from tests.store.writes import (
     FOREIGN_CLIENT,
     own_client,
@@ -28,6 +30,7 @@ __all__ = [
     "link_row",
     "more",
     "reloaded",
+    "retry_held",
     "seen",
     "sync_doc",
 ]
@@ -55,6 +58,12 @@ def held(store):
             " ORDER BY seq"
         )
         return list(rows)
+
+
+def retry_held(store, link, doc):
+    """Try a doc's held records again; return how many still wait."""
+    with store.writing() as transaction:
+        return take_held(transaction, store, link_in(transaction, link), doc)
 
 
 def held_labels(store):

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdtmem.limits import RELAY_SNAPSHOT_BYTES, RELAY_UPDATE_BYTES
 from crdtmem.protocol.envelopes import (
@@ -23,7 +23,7 @@ from crdtmem.protocol.records import (
     parse_header,
     record_id,
 )
-from crdtmem.store.intake import IntakeReport, apply_items
+from crdtmem.store.intake import apply_items
 from crdtmem.store.links import Link, add_link, find_link
 from crdtmem.store.outbox import acknowledge, seal, unsent
 from crdtmem.store.store import Store
@@ -33,6 +33,15 @@ __all__ = ["REMOTE", "Log", "envelope_of", "linked", "sealed"]
 
 REMOTE = "p-remote"
 RELAY = hashlib.sha256(b"a relay").digest()[:16]
+
+
+class Given(NamedTuple):
+    """What became of a batch; ``quarantined`` of its records were refused, or wait."""
+
+    cursor: int
+    applied: int
+    skipped: int
+    quarantined: int
 
 
 def linked(store: Store, namespace: str = NAMESPACE) -> Link:
@@ -147,11 +156,17 @@ class Log:
         most: int | None = None,
         items: Sequence[Item] | None = None,
         namespace: str = NAMESPACE,
-    ) -> IntakeReport:
+    ) -> Given:
         """Let a store apply what stands behind its cursor, as the log would send it."""
         link = find_link(store, namespace)
         if items is None:
             items = self.items(link, most=most)
         first = link.cursor.seq + 1
         chain = self.chains[link.cursor.seq + len(items)]
-        return apply_items(store, link, first, items, chain)
+        report = apply_items(store, link, first, items, chain)
+        with store.reading() as connection:
+            held = connection.execute(
+                "SELECT count(*) FROM held WHERE link = ? AND seq >= ?",
+                (link.link, first),
+            ).get
+        return Given(report.cursor, report.applied, report.skipped, held)

@@ -15,7 +15,6 @@ from crdtmem.protocol.envelopes import (
     encode_envelope,
 )
 from crdtmem.protocol.records import DocKind
-from crdtmem.store.exchange import Record
 from crdtmem.store.set_docs import set_document
 from crdtmem.store.set_write import NewVersion, SetChange, write_set
 from crdtmem.store.sets import (
@@ -25,9 +24,11 @@ from crdtmem.store.sets import (
     VersionRow,
     all_items,
     find_set,
+    item_from,
     versions_of,
 )
 from crdtmem.store.store import Store
+from tests.exchange import Record
 from tests.store.writes import FOREIGN, NAMESPACE
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "NAME",
     "PLACE",
     "add",
+    "archived",
     "change",
     "document_of",
     "foreign_record",
@@ -150,3 +152,14 @@ def state_record(state: bytes, *, name: str = NAME, **fields: Any) -> StateEnvel
 def numbered(prefix: str, count: int) -> Sequence[str]:
     """Return so many ids."""
     return [f"{prefix}{number}" for number in range(count)]
+
+
+def archived(connection: Any, doc: int, pass_id: bytes) -> list[ItemRow]:
+    """Return the originals that a compaction took out, oldest first."""
+    rows = connection.execute(
+        "SELECT id, old FROM item_archive WHERE doc = :doc AND pass = :pass",
+        {"doc": doc, "pass": pass_id},
+    )
+    found = (item_from(doc, item_id, old) for item_id, old in rows)
+    items = [item for item in found if item is not None]
+    return sorted(items, key=lambda item: (item.created_ms, item.id))

@@ -22,16 +22,17 @@ from crdtmem.store.condensed import (
     parts_of_pass,
     read_condense_note,
 )
+from crdtmem.store.doc_inbox import Incoming
 from crdtmem.store.doctor import examine
 from crdtmem.store.events import events_of
-from crdtmem.store.exchange import outgoing, receive
-from crdtmem.store.inbox import Inbox, Incoming
+from crdtmem.store.inbox import Inbox
 from crdtmem.store.log import log_of
 from crdtmem.store.passes import PassRow, add_pass, find_pass
 from crdtmem.store.pins import find_pin, make_pin
 from crdtmem.store.states import make_state
 from crdtmem.store.store import Store
 from crdtmem.store.write import Change
+from tests.exchange import outgoing, receive
 from tests.store.relayed import Log, linked
 from tests.store.writes import (
     NAMESPACE,

@@ -16,9 +16,9 @@ from crdtmem.store.documents import (
     trace_from,
     writer_id,
 )
-from crdtmem.store.exchange import outgoing, receive
 from crdtmem.store.log import append_row, load_checkpoint, save_checkpoint
 from crdtmem.store.store import Store
+from tests.exchange import outgoing, receive
 from tests.store.writes import (
     FOREIGN,
     NAMESPACE,

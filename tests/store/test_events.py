@@ -55,7 +55,6 @@ def test_an_event_is_there_only_if_its_transaction_is(store):
         ({"namespace": "p"}, ["a", "b"]),
         ({"namespace": "p", "label": "other"}, ["b"]),
         ({"label": "plan"}, ["a", "c"]),
-        ({"after": 2}, ["c", "a"]),
     ],
 )
 def test_the_newest_events_of_a_kind_or_slot_come_oldest_first(store, wanted, found):

@@ -1,4 +1,4 @@
-"""crdtmem.store.exchange"""
+"""Records out of one store and into another, as tests.exchange brings them."""
 
 import json
 
@@ -12,9 +12,9 @@ from crdtmem.protocol.envelopes import (
     read_undo_targets,
 )
 from crdtmem.protocol.records import RecordKind
-from crdtmem.store.exchange import Record, known_streams, outgoing, receive
 from crdtmem.store.store import Store
 from crdtmem.store.write import Change
+from tests.exchange import Record, known_streams, outgoing, receive
 from tests.store.writes import (
     FOREIGN,
     FOREIGN_CLIENT,

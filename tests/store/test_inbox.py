@@ -14,16 +14,17 @@ from crdtmem.protocol.envelopes import (
     undo_note,
 )
 from crdtmem.protocol.records import DocKind, genesis_client_id
-from crdtmem.store.exchange import (
+from crdtmem.store.doc_inbox import Incoming
+from crdtmem.store.inbox import Inbox
+from crdtmem.store.states import make_state
+from crdtmem.store.store import Store
+from tests.exchange import (
     Record,
     known_streams,
     needing_state,
     outgoing,
     receive,
 )
-from crdtmem.store.inbox import Inbox, Incoming
-from crdtmem.store.states import make_state
-from crdtmem.store.store import Store
 from tests.store.relayed import envelope_of
 from tests.store.writes import (
     FOREIGN,

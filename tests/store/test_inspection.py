@@ -2,9 +2,9 @@
 
 import pytest
 
-from crdtmem.store.exchange import outgoing, receive
 from crdtmem.store.inspection import Problem, docs_in, inspect_slot, names_of
 from crdtmem.store.store import Store
+from tests.exchange import outgoing, receive
 from tests.store.writes import NAMESPACE, append, create, damage, slot
 
 

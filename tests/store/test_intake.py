@@ -68,7 +68,6 @@ def test_a_batch_makes_one_rev_for_each_slot_and_moves_the_cursor(store, relayed
 
     assert (report.cursor, report.applied) == (4, 3)
     assert (report.skipped, report.quarantined) == (0, 0)
-    assert report.labels == ("notes", "plan")
     assert texts(store) == {"plan": "mine\nx\nx\nx\n", "notes": "new\n"}
     assert (row.rev, row.operation, row.lane) == (2, "sync", "x, y")
     assert (entry.file, entry.rev, entry.lsn - entry.first_lsn) == ("mine\n", 1, 2)

@@ -17,7 +17,6 @@ from crdtmem.protocol.records import (
     record_id,
 )
 from crdtmem.store.documents import blame_of, squash
-from crdtmem.store.intake import retry_held
 from crdtmem.store.links import find_link
 from crdtmem.store.log import append_row
 from crdtmem.store.states import make_state
@@ -34,6 +33,7 @@ from tests.store.intakes import (
     held_labels,
     more,
     reloaded,
+    retry_held,
     sync_doc,
 )
 from tests.store.relayed import REMOTE, Log, envelope_of, linked, sealed

@@ -13,7 +13,7 @@ from crdtmem.protocol.records import (
 from crdtmem.store.compaction import seal_snapshot
 from crdtmem.store.documents import blame_of
 from crdtmem.store.holding import has_hole
-from crdtmem.store.intake import retry_held, take_held
+from crdtmem.store.intake import take_held
 from crdtmem.store.links import find_link
 from crdtmem.store.slots import find_slot
 from crdtmem.store.states import make_state
@@ -21,7 +21,15 @@ from crdtmem.store.store import Store
 from crdtmem.store.write import Change
 from tests.conftest import PROFILE
 from tests.scratch import scratch
-from tests.store.intakes import NEW, behind, checked, held, held_labels, more
+from tests.store.intakes import (
+    NEW,
+    behind,
+    checked,
+    held,
+    held_labels,
+    more,
+    retry_held,
+)
 from tests.store.relayed import Log, envelope_of, linked, sealed
 from tests.store.writes import (
     NAMESPACE,

@@ -11,7 +11,6 @@ from crdtmem.errors import (
 from crdtmem.limits import ALARMS_KEPT_MAX
 from crdtmem.protocol.records import DocKind, doc_tag
 from crdtmem.protocol.relaying import Sample
-from crdtmem.store.exchange import outgoing
 from crdtmem.store.links import (
     Alarm,
     Link,
@@ -24,6 +23,7 @@ from crdtmem.store.links import (
     remove_link,
 )
 from crdtmem.store.log import first_unsealed
+from tests.exchange import outgoing
 from tests.store.joining import REMOTE, Relay, link_to, seal_all, sync
 from tests.store.writes import NAMESPACE, append, log, slot, texts, value
 

@@ -10,8 +10,9 @@ from crdtmem.doc.delta import Splice, apply_delta
 from crdtmem.doc.rebase import merge_delta
 from crdtmem.doc.text_form import view_of
 from crdtmem.errors import CrdtmemError, DocError
+from crdtmem.store.doc_inbox import Incoming
 from crdtmem.store.documents import squash
-from crdtmem.store.inbox import Inbox, Incoming
+from crdtmem.store.inbox import Inbox
 from crdtmem.store.pins import (
     Pin,
     count_deletions,

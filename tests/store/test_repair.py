@@ -9,12 +9,12 @@ import crdtmem
 from crdtmem.doc.delta import Splice
 from crdtmem.errors import DocError, HistoryError
 from crdtmem.store.documents import load_doc
-from crdtmem.store.exchange import outgoing, receive
 from crdtmem.store.inspection import inspect_slot
 from crdtmem.store.repair import LANE, repair_slot
 from crdtmem.store.store import Store
 from crdtmem.store.write import Change
 from tests.conformance.slots import rows_of
+from tests.exchange import outgoing, receive
 from tests.store.writes import (
     NAMESPACE,
     append,

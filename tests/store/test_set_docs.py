@@ -6,9 +6,9 @@ from crdtmem.doc.items import ItemsDoc
 from crdtmem.errors import DocError, SlotQuarantinedError
 from crdtmem.store import write
 from crdtmem.store.backup import compact
-from crdtmem.store.exchange import outgoing
 from crdtmem.store.set_docs import load_items, save_state_of, squash_set
 from crdtmem.store.store import Store
+from tests.exchange import outgoing
 from tests.store.set_writes import (
     add,
     change,

@@ -4,7 +4,6 @@ import pytest
 
 from crdtmem.errors import DocError
 from crdtmem.store.doctor import examine
-from crdtmem.store.exchange import outgoing, receive
 from crdtmem.store.set_doctor import (
     inspect_set,
     names_of_set,
@@ -12,6 +11,7 @@ from crdtmem.store.set_doctor import (
     set_docs_in,
 )
 from crdtmem.store.store import Store
+from tests.exchange import outgoing, receive
 from tests.store.set_writes import (
     PLACE,
     add,

@@ -4,9 +4,9 @@ import pytest
 
 from crdtmem.store import set_history
 from crdtmem.store.set_history import prune_archives
-from crdtmem.store.sets import archived, history_of, item_from, oldest_rev
+from crdtmem.store.sets import history_of, item_from, oldest_rev
 from crdtmem.store.store import Store
-from tests.store.set_writes import add, change, new, remove, set_row
+from tests.store.set_writes import add, archived, change, new, remove, set_row
 from tests.store.writes import damage, value
 
 

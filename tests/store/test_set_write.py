@@ -17,13 +17,14 @@ from crdtmem.store.set_write import (
     release_claim,
     write_set,
 )
-from crdtmem.store.sets import archived, history_of
+from crdtmem.store.sets import history_of
 from crdtmem.store.store import Store
 from tests.store.set_writes import (
     KEY,
     NAME,
     PLACE,
     add,
+    archived,
     change,
     document_of,
     items,

@@ -14,9 +14,10 @@ from crdtmem.errors import (
     UpdateRejectedError,
 )
 from crdtmem.limits import BLAME_BYTES
+from crdtmem.store.doc_inbox import Incoming
 from crdtmem.store.doctor import examine
 from crdtmem.store.documents import NO_REPLICA, blame_of, squash
-from crdtmem.store.inbox import Inbox, Incoming
+from crdtmem.store.inbox import Inbox
 from crdtmem.store.log import append_row, load_checkpoint, make_doc, save_checkpoint
 from crdtmem.store.states import has_unsent, make_state, must_wait
 from crdtmem.store.store import Store

@@ -14,7 +14,6 @@ import apsw
 from crdtmem.doc.delta import Splice
 from crdtmem.protocol.envelopes import UpdateEnvelope, Write, encode_envelope
 from crdtmem.protocol.records import DocKind, client_id
-from crdtmem.store.exchange import Record
 from crdtmem.store.history import entries_of
 from crdtmem.store.lock import is_locked
 from crdtmem.store.log import log_of
@@ -22,6 +21,7 @@ from crdtmem.store.rows import EntryRow, LogRow, SlotRow
 from crdtmem.store.slots import find_slot
 from crdtmem.store.store import Store
 from crdtmem.store.write import Change, Transaction
+from tests.exchange import Record
 
 __all__ = [
     "FOREIGN",

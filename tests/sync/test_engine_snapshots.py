@@ -6,7 +6,7 @@ import pytest
 
 from crdtmem.limits import SNAPSHOT_CHECK_S
 from crdtmem.protocol.client_events import PresenceChanged
-from crdtmem.protocol.messages import Ack, Records
+from crdtmem.protocol.messages import Ack, Presence, Records
 from crdtmem.protocol.records import RecordKind
 from crdtmem.protocol.relaying import Scope
 from crdtmem.protocol.serving import RelayLimits
@@ -192,9 +192,8 @@ def test_a_large_store_goes_up_window_by_window(site):
 def test_a_presence_that_nobody_asked_for_changes_nothing(pair):
     ann, _ = pair
     sender = bytes(16)
-    ann.engine._session._events.append(
-        PresenceChanged(REMOTE, sender, sender, 45_000, b"{}")
-    )
+    presence = Presence(1, sender, sender, 1, 45_000, b"{}")
+    ann.engine._session._events.append(PresenceChanged(REMOTE, presence))
 
     assert ann.engine.step(0.0)
 

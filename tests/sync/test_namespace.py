@@ -3,6 +3,7 @@
 import pytest
 
 from crdtmem.limits import ACK_WAIT_S, APPLY_BATCH_RECORDS, SNAPSHOT_CHECK_S
+from crdtmem.protocol import messages
 from crdtmem.protocol.client_events import Acked, Joined, PutRefused, RecordsReceived
 from crdtmem.protocol.messages import Item
 from crdtmem.protocol.relaying import Sample, Scope
@@ -32,9 +33,8 @@ LINK = Link(
 
 
 def joined(head=0, scopes=Scope.READ | Scope.WRITE, *, is_rewound=False):
-    return Joined(
-        "team", 1, scopes, head, 0, 0, bytes(32), 0, bytes(32), is_rewound=is_rewound
-    )
+    answer = messages.Joined("team", 1, scopes, head, 0, 0, bytes(32), 0, bytes(32))
+    return Joined("team", answer, is_rewound=is_rewound)
 
 
 def records(first, count):

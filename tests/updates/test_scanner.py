@@ -131,7 +131,6 @@ def test_a_scan_tells_what_a_write_holds():
     assert scan_anyone(data, state={7: 3, 9: 6}) == Scan(
         clients={7: (3, 10)},
         deletes=((7, 0, 2), (9, 1, 1), (9, 4, 2)),
-        inserted_units=7,
         text="né🎉\nb\n",
         is_known=False,
     )

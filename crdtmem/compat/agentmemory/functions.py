@@ -20,11 +20,7 @@ from crdtmem.compat.agentmemory.reflecting import (
     OBSERVATIONS_MAX,
     reflect,
 )
-from crdtmem.errors import (
-    CrdtmemError,
-    HistoryNotFoundError,
-    InvalidArgumentError,
-)
+from crdtmem.errors import CrdtmemError, HistoryNotFoundError, InvalidArgumentError
 from crdtmem.limits import CONTEXT_MAX_TOKENS, HISTORY_PAGE_MAX
 from crdtmem.memory import Memory
 from crdtmem.models import History, HistoryEntry, SlotView, WriteResult

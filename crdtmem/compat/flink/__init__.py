@@ -9,10 +9,6 @@ same fields and verbs. Read against its release 0.3.1 and its change 1002.
 """
 
 from crdtmem.compat.flink.adapter import CrdtLongTermMemory
-from crdtmem.compat.flink.classes import (
-    BaseLongTermMemory,
-    MemorySet,
-    MemorySetItem,
-)
+from crdtmem.compat.flink.classes import BaseLongTermMemory, MemorySet, MemorySetItem
 
 __all__ = ["BaseLongTermMemory", "CrdtLongTermMemory", "MemorySet", "MemorySetItem"]

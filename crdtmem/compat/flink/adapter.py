@@ -11,12 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from crdtmem.compat.flink.binding import (
-    Context,
-    bound_items,
-    bound_set,
-    context_of,
-)
+from crdtmem.compat.flink.binding import Context, bound_items, bound_set, context_of
 from crdtmem.compat.flink.classes import BaseLongTermMemory, MemorySet, MemorySetItem
 from crdtmem.errors import (
     CrdtmemError,

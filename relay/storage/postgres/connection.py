@@ -31,12 +31,7 @@ from crdtmem.limits import (
     DB_STATEMENT_MS,
     HEADS_POLL_S,
 )
-from relay.storage.postgres.errors import (
-    FAILURES,
-    error_of,
-    is_refusal,
-    mapped_errors,
-)
+from relay.storage.postgres.errors import FAILURES, error_of, is_refusal, mapped_errors
 
 __all__ = [
     "Database",

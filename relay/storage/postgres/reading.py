@@ -5,12 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from crdtmem.protocol.records import HEADER_BYTES
-from crdtmem.protocol.relaying import (
-    JoinState,
-    LogSlice,
-    RewindCause,
-    Sample,
-)
+from crdtmem.protocol.relaying import JoinState, LogSlice, RewindCause, Sample
 from relay.storage.rows import kept_row
 
 __all__ = ["join_state", "matching", "read_slice"]

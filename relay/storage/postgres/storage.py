@@ -14,11 +14,7 @@ from pathlib import Path
 
 import asyncpg
 
-from crdtmem.errors import (
-    StorageBusyError,
-    StorageFullError,
-    StorageUncertainError,
-)
+from crdtmem.errors import StorageBusyError, StorageFullError, StorageUncertainError
 from crdtmem.limits import DB_READERS_MAX, DB_WRITERS_MAX
 from crdtmem.protocol.records import chain_start
 from crdtmem.protocol.relaying import (
@@ -44,10 +40,9 @@ from relay.storage.postgres.connection import (
     hung_up,
     wall_ms,
 )
-from relay.storage.postgres.epochs import count_records, settle_epoch
 from relay.storage.postgres.errors import mapped_errors
 from relay.storage.postgres.reading import join_state, matching, read_slice
-from relay.storage.postgres.schema import LOCK_NAMESPACES, migrate
+from relay.storage.postgres.schema import LOCK_NAMESPACES, LOCK_SCHEMA, migrate
 from relay.storage.postgres.tokens import (
     changes_since,
     find_token,
@@ -56,7 +51,12 @@ from relay.storage.postgres.tokens import (
     revoke_token,
 )
 from relay.storage.rules import StorageLimits
-from relay.storage.sqlite.folder import HighWater, read_high_water, write_high_water
+from relay.storage.sqlite.folder import (
+    HighWater,
+    new_id,
+    read_high_water,
+    write_high_water,
+)
 
 __all__ = ["PostgresStorage"]
 
@@ -239,7 +239,7 @@ class PostgresStorage:
                 connection,
                 database.place,
                 partial(
-                    settle_epoch,
+                    _settle_epoch,
                     mark=mark,
                     is_restored=self._is_restored,
                     now_ms=self._clock_ms(),
@@ -291,7 +291,7 @@ class PostgresStorage:
         folder = self._note_folder
         if folder is None:
             return
-        total = await count_records(connection)
+        total = await _count_records(connection)
         if total == self._noted:
             return
         mark = HighWater(self._identity.relay_id, self._identity.epoch, total)
@@ -337,3 +337,59 @@ def _refused(
         )
         for put in puts
     ]
+
+
+async def _settle_epoch(
+    connection: asyncpg.Connection,
+    mark: HighWater | None,
+    *,
+    is_restored: bool,
+    now_ms: int,
+) -> RelayIdentity:
+    """Return who the relay is, after a new epoch has begun where one is due.
+
+    That is where the owner says so, and where there are fewer records than this process
+    has noted to be on disk; not where another process has begun one since. In a
+    database without a relay one is made. The caller has the transaction.
+    """
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_SCHEMA)
+    total = await _count_records(connection)
+    relay_id = await connection.fetchval("SELECT relay_id FROM crdtmem.relay")
+    reason = "restored" if is_restored else ""
+    if relay_id is None:
+        relay_id, reason = new_id(), "init"
+        await connection.execute(
+            "INSERT INTO crdtmem.relay(id, relay_id, aged_ms, aged_at_ms)"
+            " VALUES (1, $1, 0, $2)",
+            relay_id,
+            now_ms,
+        )
+    elif mark is not None and mark.relay_id == relay_id and mark.total > total:
+        later = await connection.fetchval(
+            "SELECT count(*) FROM crdtmem.epoch WHERE n >"
+            " (SELECT n FROM crdtmem.epoch WHERE epoch = $1)",
+            mark.epoch,
+        )
+        reason = reason or ("" if later else "lost")
+    if reason:
+        await connection.execute(
+            "INSERT INTO crdtmem.epoch(n, epoch, reason, total, created_ms)"
+            " SELECT coalesce(max(n), 0) + 1, $1, $2, $3, $4 FROM crdtmem.epoch",
+            new_id(),
+            reason,
+            total,
+            now_ms,
+        )
+    epoch = await connection.fetchval(
+        "SELECT epoch FROM crdtmem.epoch ORDER BY n DESC LIMIT 1"
+    )
+    return RelayIdentity(relay_id, epoch)
+
+
+async def _count_records(connection: asyncpg.Connection) -> int:
+    """Return how many records of all namespaces have ever been stored."""
+    return int(
+        await connection.fetchval(
+            "SELECT coalesce(sum(head), 0)::bigint FROM crdtmem.ns"
+        )
+    )

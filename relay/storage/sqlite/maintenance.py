@@ -5,9 +5,10 @@ the log, which belongs to the process that serves the folder.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -18,10 +19,10 @@ from crdtmem.errors import (
 )
 from relay.auth import check_token
 from relay.storage import TokenRow
-from relay.storage.checking import NamespaceCheck
-from relay.storage.sqlite.checking import check_namespaces
+from relay.storage.checking import ChainCheck, NamespaceCheck
 from relay.storage.sqlite.connection import connect, mapped_errors
 from relay.storage.sqlite.folder import database_of, sync_folder
+from relay.storage.sqlite.schema import SEQ_BITS
 from relay.storage.sqlite.tokens import insert_token, list_tokens, revoke_token
 
 __all__ = ["add_token", "back_up", "check_log", "end_token", "tokens_of"]
@@ -99,7 +100,28 @@ def back_up(folder: Path, target: Path) -> int:
 def check_log(folder: Path) -> list[NamespaceCheck]:
     """Compute all ids and chains anew; raises what back_up does."""
     with _reading(folder) as connection:
-        return check_namespaces(connection)
+        connection.execute("BEGIN")
+        try:
+            rows: list[Any] = connection.execute(
+                "SELECT ns_no, name, head, chain, floor, floor_chain FROM ns"
+                " ORDER BY name"
+            ).fetchall()
+            return [_check(connection, row) for row in rows]
+        finally:
+            connection.execute("ROLLBACK")
+
+
+def _check(connection: apsw.Connection, ns: Sequence[Any]) -> NamespaceCheck:
+    ns_no, name, head, chain, floor, floor_chain = ns
+    check = ChainCheck(name, floor, floor_chain)
+    for row_id, *record in connection.execute(
+        "SELECT id, record_id, chain, header, payload FROM log"
+        " WHERE id > :low AND id < :high ORDER BY id",
+        {"low": ns_no << SEQ_BITS, "high": (ns_no + 1) << SEQ_BITS},
+    ):
+        if not check.add(row_id - (ns_no << SEQ_BITS), *record):
+            break
+    return check.result(head, chain)
 
 
 @contextmanager

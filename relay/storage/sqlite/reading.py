@@ -5,13 +5,7 @@ from contextlib import contextmanager
 
 import apsw
 
-from crdtmem.protocol.relaying import (
-    JoinState,
-    LogRow,
-    LogSlice,
-    RewindCause,
-    Sample,
-)
+from crdtmem.protocol.relaying import JoinState, LogRow, LogSlice, RewindCause, Sample
 from relay.storage.rows import kept_row
 from relay.storage.sqlite.schema import SEQ_BITS
 

@@ -31,11 +31,11 @@ from relay.auth import check_token, grant_for
 from relay.storage import HeadHint, Hearing, SweepReport, TokenChange, TokenRow
 from relay.storage.rules import StorageLimits
 from relay.storage.sqlite.connection import connect, mapped_errors
-from relay.storage.sqlite.epochs import settle_epoch
 from relay.storage.sqlite.folder import (
     HighWater,
     database_of,
     locked_folder,
+    new_id,
     read_high_water,
     write_high_water,
 )
@@ -211,7 +211,7 @@ class SqliteStorage:
             resources.callback(self._writer.close)
         mark = read_high_water(self._folder)
         with self._writer.transaction() as connection:
-            self._identity = settle_epoch(
+            self._identity = _settle_epoch(
                 connection,
                 mark,
                 is_restored=self._is_restored,
@@ -270,3 +270,34 @@ class SqliteStorage:
         except OSError:
             # It only tells a restored relay from a forked one; the next one is exact.
             logger.warning("%s: no note of the total", self._folder, exc_info=True)
+
+
+def _settle_epoch(
+    connection: apsw.Connection,
+    mark: HighWater | None,
+    *,
+    is_restored: bool,
+    now_ms: int,
+) -> RelayIdentity:
+    """Return who the relay is, after a new epoch has begun where one is due.
+
+    That is where its owner says so, and where there are fewer records than were noted
+    to be on disk. Clients find every loss by the chain of their cursor; the epoch tells
+    them that the relay went back, rather than that somebody forked its log. The caller
+    has the transaction.
+    """
+    relay_id, total = connection.execute("SELECT relay_id, total FROM relay").get
+    has_lost = mark is not None and mark.relay_id == relay_id and mark.total > total
+    if is_restored or has_lost:
+        connection.execute(
+            "INSERT INTO epoch(epoch, reason, total, created_ms)"
+            " VALUES (:epoch, :reason, :total, :now)",
+            {
+                "epoch": new_id(),
+                "reason": "restored" if is_restored else "lost",
+                "total": total,
+                "now": now_ms,
+            },
+        )
+    epoch = connection.execute("SELECT epoch FROM epoch ORDER BY n DESC LIMIT 1").get
+    return RelayIdentity(relay_id, epoch)

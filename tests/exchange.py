@@ -1,4 +1,4 @@
-"""Records out of one store and into another.
+"""Records out of one store and into another, without a relay between them.
 
 What leaves is sealed: it gets its number in the replica's stream once, for ever. What
 arrives is applied in one transaction, doc by doc and write by write: one rev and one
@@ -20,7 +20,7 @@ from crdtmem.protocol.envelopes import (
 )
 from crdtmem.protocol.records import RecordKind
 from crdtmem.store.doc_inbox import REFUSALS, Incoming
-from crdtmem.store.kinds import inbox_for
+from crdtmem.store.intake import inbox_for
 from crdtmem.store.log import advance_stream
 from crdtmem.store.records import write_of
 from crdtmem.store.rows import LogRow

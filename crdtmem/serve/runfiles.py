@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crdtmem.errors import ServeNotRunningError
 from crdtmem.limits import SERVE_OPEN_FILE_S
+from crdtmem.model import camel_case
 from crdtmem.store.flock import try_lock, unlock
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class RunFile:
         self.path.unlink(missing_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try_lock(self._fd)
-        os.write(self._fd, json.dumps(running._asdict()).encode())
+        fields = {camel_case(k): v for k, v in running._asdict().items()}
+        os.write(self._fd, json.dumps(fields).encode())
 
     def close(self) -> None:
         """Take it away. Idempotent."""
@@ -112,8 +114,9 @@ def _look(path: Path) -> Running | None:
             path.unlink(missing_ok=True)
             unlock(fd)
             return None
-        return Running(**json.loads(os.read(fd, _BYTES)))
-    except (ValueError, TypeError):
+        fields = json.loads(os.read(fd, _BYTES))
+        return Running(*(fields[camel_case(name)] for name in Running._fields))
+    except (ValueError, TypeError, LookupError):
         # It is just being written.
         return None
     finally:

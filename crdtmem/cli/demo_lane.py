@@ -25,6 +25,8 @@ __all__ = ["main"]
 _APPEND_PAUSE_S = 0.02
 _REWRITE_PAUSE_S = 0.03
 _READ_PAUSE_S = 0.01
+# Where everything else is slow, too, whoever has the lock may not run for seconds.
+_LOCK_WAIT_S = 60.0
 
 
 def main(argv: Sequence[str]) -> None:
@@ -36,7 +38,9 @@ def main(argv: Sequence[str]) -> None:
     """
     role, store, lane, seed, first, last = argv
     pauses = random.Random(f"{seed} {lane} {first}")
-    with opening.open(Path(store), lane=lane, project="demo") as memory:
+    with opening.open(
+        Path(store), lane=lane, project="demo", busy_timeout=_LOCK_WAIT_S
+    ) as memory:
         slot = memory.slot(SLOT, "global")
         _tell({"ready": lane})
         sys.stdin.readline()

@@ -200,7 +200,7 @@ def test_a_project_that_is_no_folder_is_refused(tmp_path):
             project_folder({"project": path}, {}, folder="/")
         assert refusal.value.details == {"argument": "project"}
     with pytest.raises(
-        ConfigError, match=r"^CRDTMEM_PROJECT: .*absent"
+        ConfigError, match=r"^CRDTMEM_PROJECT: project must be an id or a folder"
     ) as config_error:
         project_folder(
             {"project": "id"}, {"CRDTMEM_PROJECT": os.fspath(absent)}, folder="/"

@@ -209,10 +209,9 @@ class Room:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s()):
                     await self._bell.wait()
-            has_news = self._bell.is_set()
             self._bell.clear()
             try:
-                await self._turn(has_news=has_news)
+                await self._turn()
             except OtherIncarnationError:
                 self._end(_OTHER)
             except (StoreBusyError, StoreFullError) as exc:
@@ -228,11 +227,10 @@ class Room:
         self.is_over = True
         self._end_all(close)
 
-    async def _turn(self, *, has_news: bool) -> None:
-        if has_news:
-            await self._accept()
-            await self._see()
-            await self._follow_if_due()
+    async def _turn(self) -> None:
+        await self._accept()
+        await self._see()
+        await self._follow_if_due()
         if self._is_fold_due():
             await self._fold()
         look = self._look

@@ -200,12 +200,12 @@ async def test_twenty_seconds_of_typing_are_few_revs_with_the_right_lanes(
                 types_on(each, name, step)
                 assert each.send().code == ""
                 at = next(now)
-                await room._turn(has_news=True)
+                await room._turn()
                 if what := MEANWHILE.get(step):
                     what(slot, afar, memory)
             for _ in range(10):
                 at = next(now)
-                await room._turn(has_news=True)
+                await room._turn()
             ana.catch_up()
             ben.catch_up()
             await room.close()
